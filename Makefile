@@ -1,0 +1,32 @@
+.PHONY: install demo test soak lint format clean
+PYTHON ?= python3
+BIN := .venv/bin
+
+install: .venv/.installed
+
+.venv/.installed: requirements.lock pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --requirement requirements.lock
+	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
+	touch $@
+
+demo: install
+	$(BIN)/python -m experiments demo
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/pytest -n 2 -m "not soak"
+
+soak: install
+	$(BIN)/pytest -m "soak"
+
+format: install
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,38 @@
+"""Graph neural networks with long reach on large graphs, by lazy propagation."""
+
+from lazygnn.batch import Batch
+from lazygnn.config import Config
+from lazygnn.data import FullLoader, load_graph
+from lazygnn.errors import CheckpointError, ConfigError, GraphError
+from lazygnn.graph import Graph
+from lazygnn.history import History, open_history
+from lazygnn.methods import build, resolve
+from lazygnn.models.decoupled import LazyGNN
+from lazygnn.propagation import LazyPropagation, diffuse
+from lazygnn.solve import solve
+from lazygnn.training import Trainer, evaluate
+from lazygnn.warmstart import Drift, Mix
+
+__version__ = "0.1.0"
+__all__ = [
+    "Batch",
+    "CheckpointError",
+    "Config",
+    "ConfigError",
+    "Drift",
+    "FullLoader",
+    "Graph",
+    "GraphError",
+    "History",
+    "LazyGNN",
+    "LazyPropagation",
+    "Mix",
+    "Trainer",
+    "build",
+    "diffuse",
+    "evaluate",
+    "load_graph",
+    "open_history",
+    "resolve",
+    "solve",
+]

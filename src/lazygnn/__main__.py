@@ -1,0 +1,5 @@
+"""`python -m lazygnn`."""
+
+from lazygnn.cli import main
+
+main()

@@ -1,0 +1,105 @@
+"""Options: a pydantic model is the schema, TOML holds values, JSON records a run. Unknown names are errors."""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lazygnn.errors import ConfigError
+
+
+class Options(BaseModel):
+    """A group of options: frozen, and closed to names it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+T = TypeVar("T", bound=Options)
+
+
+class TrainerOptions(Options):
+    """How any method is trained."""
+
+    epochs: int = Field(200, ge=0, description="passes over the training nodes")
+    lr: float = Field(0.01, gt=0, description="learning rate")
+    optimizer: Literal["adam", "adamw"] = Field("adam", description="adamw decouples the weight decay")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay")
+    decay_layers: int | None = Field(None, ge=1, description="decay the first layers alone; empty means all")
+    schedule: Literal["constant", "cosine"] = Field("constant", description="learning rate over the epochs")
+    warmup_epochs: int = Field(0, ge=0, description="epochs over which the learning rate rises from zero")
+    clip_norm: float | None = Field(None, gt=0, description="largest norm of a gradient")
+    patience: int | None = Field(None, ge=1, description="stop after so many epochs without a better validation score")
+    eval_every: int = Field(1, ge=1, description="epochs between two evaluations")
+    metric: str = Field("auto", description="accuracy, micro-f1, roc-auc or r2; auto takes the one of the task")
+
+
+class Config(Options):
+    """Everything a run depends on."""
+
+    method: str
+    dataset: str
+    seed: int = Field(0, ge=0)
+    device: str = "auto"
+    root: str | None = None
+    trainer: TrainerOptions
+    model: dict[str, Any]
+
+    def record(self) -> str:
+        """The resolved configuration as JSON."""
+        return json.dumps(self.model_dump(), indent=2)
+
+
+def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
+    """Reads `key=value` pairs; a value is TOML, or a string where it is not."""
+    values = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"`{assignment}` is not of the form key=value")
+        try:
+            values[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            values[key.strip()] = None if text.strip() in ("none", "") else text.strip()
+    return values
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Reads a TOML file of options."""
+    try:
+        return tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read the options in `{path}`: {error}") from error
+
+
+def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]) -> dict[str, Options]:
+    """Deals flat `values` out to the groups that know their names and checks each.
+
+    Raises:
+        ConfigError: A name that no group knows, with the nearest one that exists, or a value that a group refuses.
+    """
+    owner = {name: group for group, model in groups.items() for name in model.model_fields}
+    dealt: dict[str, dict[str, Any]] = {group: {} for group in groups}
+    for name, value in values.items():
+        if name not in owner:
+            raise ConfigError(f"unknown option `{name}`; {_nearest(name, owner)}")
+        dealt[owner[name]][name] = value
+    return {group: check_options(model, dealt[group]) for group, model in groups.items()}
+
+
+def check_options(model: type[T], values: Mapping[str, Any]) -> T:
+    """Builds a group of options; a refused value is a `ConfigError`."""
+    try:
+        return model(**values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"]) or model.__name__
+        raise ConfigError(f"option `{name}` is {first['input']!r}: {first['msg'].lower()}") from None
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"did you mean `{close[0]}`?" if close else f"choose one of: {', '.join(sorted(known))}"

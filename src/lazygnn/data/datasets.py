@@ -1,0 +1,53 @@
+"""`load_graph`: a graph by path or by name."""
+
+import os
+from collections.abc import Callable
+from importlib import resources
+from pathlib import Path
+
+from lazygnn.data.download import SOURCES, download
+from lazygnn.data.npz import read_npz
+from lazygnn.data.ogb import read_ogb
+from lazygnn.data.planetoid import read_planetoid
+from lazygnn.data.saint import read_saint
+from lazygnn.errors import GraphError
+from lazygnn.graph import Graph
+
+EMBEDDED = "wordnet-small"
+_READERS: dict[str, Callable[[Path, str], Graph]] = {
+    "planetoid": read_planetoid,
+    "saint": read_saint,
+    "ogb": read_ogb,
+}
+
+
+def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
+    """Finds a graph and checks it.
+
+    Looked up in this order: a path to an `.npz` file; `<root>/<name>.npz`; the graph inside the package; the raw files
+    of a public data set under `<root>/<name>`, downloaded if they are not there yet.
+
+    Args:
+        name: A path, or a name that `lazygnn list` shows.
+        root: Folder of data files; the environment variable `LAZYGNN_DATA` by default, or else `data`.
+    """
+    path = Path(name)
+    if path.suffix == ".npz":
+        if not path.is_file():
+            raise GraphError(f"no file `{path}`; give the path of an .npz file or the name of a data set")
+        return read_npz(path)
+    name, folder = str(name), data_root(root)
+    if (folder / f"{name}.npz").is_file():
+        return read_npz(folder / f"{name}.npz")
+    if name == EMBEDDED:
+        with resources.as_file(resources.files("lazygnn.data") / f"{EMBEDDED}.npz") as file:
+            return read_npz(file)
+    if name not in SOURCES:
+        known = ", ".join(sorted([EMBEDDED, *SOURCES]))
+        raise GraphError(f"unknown data set `{name}`: no file `{folder / name}.npz`; choose one of: {known}")
+    return _READERS[SOURCES[name].reader](download(name, folder), name)
+
+
+def data_root(root: str | Path | None) -> Path:
+    """The folder data files are looked up in."""
+    return Path(root if root is not None else os.environ.get("LAZYGNN_DATA", "data"))

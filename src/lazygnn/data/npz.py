@@ -1,0 +1,84 @@
+"""Graphs as `.npz` files: edges, labels, masks, and features dense or in compressed rows. Nothing pickled is read."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lazygnn.errors import GraphError
+from lazygnn.graph import SPLITS, Graph
+from lazygnn.ops import Csr
+
+_SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
+_OPTIONAL = ("y", "train_mask", "val_mask", "test_mask", "edge_weight", "node_ids", "class_name", "task")
+
+
+def read_npz(path: Path) -> Graph:
+    """Reads a graph; labels and masks may be missing together, for prediction alone."""
+    fields = _read_arrays(path)
+    try:
+        if "edge_index" not in fields:
+            raise GraphError("field `edge_index` is missing; store the edges as integers, [2, num_edges]")
+        features = _features(fields)
+        _check_labels_and_masks(fields)
+        names = fields.get("class_name")
+        return Graph.from_edges(
+            fields["edge_index"],
+            features,
+            fields.get("y"),
+            **{f"{split}_mask": fields.get(f"{split}_mask") for split in SPLITS},
+            edge_weight=fields.get("edge_weight"),
+            task=str(fields.get("task", "auto")),
+            node_ids=fields.get("node_ids"),
+            num_classes=None if names is None else len(names),
+            class_names=None if names is None else tuple(str(name) for name in names),
+            name=path.stem,
+        )
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from None
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    wanted = {"edge_index", "x", *_SPARSE, *_OPTIONAL}
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            if not isinstance(file, np.lib.npyio.NpzFile):
+                raise GraphError("this is a single array; store several named ones with `numpy.savez`")
+            return {name: file[name] for name in file.files if name in wanted}
+    except GraphError as error:
+        raise GraphError(f"{path}: {error}") from None
+    # a broken archive can fail in any of the layers below (zip, zlib, numpy's header parser)
+    except Exception as error:
+        raise GraphError(
+            f"{path}: not a readable .npz file without pickled arrays ({error}); write it again"
+        ) from error
+
+
+def _features(fields: dict[str, np.ndarray]) -> np.ndarray | Csr:
+    if "x" in fields:
+        return fields["x"]
+    missing = [name for name in _SPARSE if name not in fields]
+    if missing:
+        raise GraphError(f"field `{missing[0]}` is missing; store features as `x`, or sparse as {', '.join(_SPARSE)}")
+    indptr, indices, data, shape = (fields[name] for name in _SPARSE)
+    if shape.shape != (2,) or shape.dtype.kind not in "iu" or min(shape.tolist()) < 1:
+        raise GraphError(f"field `x_shape` is {shape.tolist()}; give two positive integers, rows and columns")
+    for name, array, kinds in (("x_indptr", indptr, "iu"), ("x_indices", indices, "iu"), ("x_data", data, "biuf")):
+        if array.ndim != 1 or array.dtype.kind not in kinds:
+            raise GraphError(
+                f"field `{name}` has shape {array.shape} and type {array.dtype}; give a flat array of numbers"
+            )
+    if len(indptr) != int(shape[0]) + 1:
+        raise GraphError(f"field `x_indptr` has {len(indptr)} entries; {int(shape[0])} rows need {int(shape[0]) + 1}")
+    if max(int(shape[1]), int(np.abs(indices).max(initial=0))) >= 2**31:
+        raise GraphError(f"field `x_shape` is {shape.tolist()}; at most 2^31 - 1 columns can be held")
+    return Csr.from_arrays(indptr, indices, data, int(shape[1]))
+
+
+def _check_labels_and_masks(fields: dict[str, np.ndarray]) -> None:
+    names = ("y", *(f"{split}_mask" for split in SPLITS))
+    present = [name for name in names if name in fields]
+    for name in ("y", "train_mask"):
+        if present and name not in fields:
+            raise GraphError(
+                f"field `{name}` is missing beside `{present[0]}`; store labels and masks together, or neither"
+            )

@@ -1,0 +1,202 @@
+"""Reads node-classification graphs in the CSV layout of OGB (ogbn-arxiv, ogbn-products), block by block.
+
+Arrow parses the files if it is installed, numpy if not; the results are the same. `N` nodes, `M` stored edges, `D`
+features.
+"""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from lazygnn.errors import GraphError
+from lazygnn.graph import Graph
+
+_SPLITS = ("time", "sales_ranking")
+_PARTS = ("train", "valid", "test")
+_BLOCK_BYTES = 16 << 20
+
+
+def read_ogb(folder: Path, name: str) -> Graph:
+    """Reads `raw/*.csv.gz` and `split/<time|sales_ranking>/*.csv.gz`, or the same files without `.gz`.
+
+    A label `nan` becomes -1, and its node is in no split, as in OGB's own evaluation.
+
+    Args:
+        folder: Folder with the subfolders `raw` and `split`.
+        name: Name of the graph.
+    """
+    raw = folder / "raw"
+    num_nodes = _read_count(raw, "num-node-list")
+    x = _read_features(raw, num_nodes)
+    edges = _read_edges(raw, num_nodes)
+    y = _read_labels(raw, num_nodes)
+    train, val, test = _read_masks(folder / "split", y)
+    return Graph.from_edges(edges, x, y, train_mask=train, val_mask=val, test_mask=test, name=name)
+
+
+def _read_count(folder: Path, stem: str) -> int:
+    path = _find(folder, stem)
+    counts = np.concatenate([*_blocks(path, np.int64, 1), np.empty((0, 1), dtype=np.int64)])[:, 0]
+    if len(counts) != 1 or not 0 < counts[0] < 2**31:
+        raise GraphError(f"`{path}` holds {counts[:3].tolist()}; it must hold one positive number, for the one graph")
+    return int(counts[0])
+
+
+def _read_features(folder: Path, num_nodes: int) -> np.ndarray:
+    path = _find(folder, "node-feat")
+    width = _count_columns(path)
+    x = np.empty((num_nodes, width), dtype=np.float32)
+    done = 0
+    for block in _blocks(path, np.float64, width):
+        if done + len(block) <= num_nodes:
+            with np.errstate(over="ignore"):
+                x[done : done + len(block)] = block
+        done += len(block)
+    _check_rows(path, done, num_nodes)
+    if not np.isfinite((x.min(), x.max())).all():
+        row = int(np.argmin(np.isfinite(x).all(axis=1)))
+        raise GraphError(
+            f"`{path}` has a value in row {row} that is no finite float32; replace it or download it again"
+        )
+    return x
+
+
+def _read_edges(folder: Path, num_nodes: int) -> np.ndarray:
+    path = _find(folder, "edge")
+    blocks = [np.empty((0, 2), dtype=np.int32)]
+    for block in _blocks(path, np.int64, 2):
+        _check_nodes(path, block, num_nodes)
+        blocks.append(block.astype(np.int32))
+    edges = np.concatenate(blocks).T
+    if any((folder / f"num-edge-list.csv{ending}").is_file() for ending in ("", ".gz")):
+        _check_rows(path, edges.shape[1], _read_count(folder, "num-edge-list"))
+    return edges
+
+
+def _read_labels(folder: Path, num_nodes: int) -> np.ndarray:
+    path = _find(folder, "node-label")
+    columns = _count_columns(path)
+    if columns != 1:
+        raise GraphError(f"`{path}` has {columns} columns; only graphs with one class per node are read from OGB files")
+    label = np.concatenate([*_blocks(path, np.float64, 1)])[:, 0]
+    _check_rows(path, len(label), num_nodes)
+    y = np.where(np.isnan(label), -1, label)
+    wrong = (y != np.floor(y)) | (y < -1) | (y >= 2**31)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise GraphError(f"`{path}` has label {y[row]} in row {row}; labels are integers from 0, or `nan` for unknown")
+    return y.astype(np.int64)
+
+
+def _read_masks(folder: Path, y: np.ndarray) -> list[np.ndarray]:
+    found = [split for split in _SPLITS if (folder / split).is_dir()]
+    if len(found) != 1:
+        raise GraphError(f"`{folder}` has {found or 'no split'}; it must have one folder of: {', '.join(_SPLITS)}")
+    taken = np.zeros(len(y), dtype=bool)
+    masks = []
+    for stem in _PARTS:
+        path = _find(folder / found[0], stem)
+        mask = np.zeros(len(y), dtype=bool)
+        for block in _blocks(path, np.int64, 1):
+            _check_nodes(path, block, len(y))
+            mask[block[:, 0]] = True
+        if (mask & taken).any():
+            node = int((mask & taken).argmax())
+            raise GraphError(f"`{path}` names node {node}, which another split names too; download the data set again")
+        taken |= mask
+        masks.append(mask & (y >= 0))
+    return masks
+
+
+def _check_rows(path: Path, found: int, expected: int) -> None:
+    if found != expected:
+        raise GraphError(f"`{path}` has {found} rows, {expected} were expected; download the data set again")
+
+
+def _check_nodes(path: Path, nodes: np.ndarray, num_nodes: int) -> None:
+    if nodes.size and not 0 <= nodes.min() <= nodes.max() < num_nodes:
+        worst = nodes.min() if nodes.min() < 0 else nodes.max()
+        raise GraphError(f"`{path}` names node {worst}; nodes go from 0 to {num_nodes - 1}; download it again")
+
+
+def _find(folder: Path, stem: str) -> Path:
+    for ending in (".csv.gz", ".csv"):
+        if (folder / f"{stem}{ending}").is_file():
+            return folder / f"{stem}{ending}"
+    raise GraphError(f"`{folder / stem}.csv.gz` is missing; put the file there or download the data set again")
+
+
+def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _count_columns(path: Path) -> int:
+    try:
+        with _open(path) as file:
+            line = file.readline()
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+    if not line.strip():
+        raise GraphError(f"`{path}` is empty; download the data set again")
+    return line.count(b",") + 1
+
+
+def _blocks(path: Path, dtype: type[np.int64] | type[np.float64], columns: int) -> Iterator[np.ndarray]:
+    """Yields the rows of a CSV file of numbers in blocks, [rows, columns]."""
+    try:
+        import pyarrow.csv  # noqa: F401
+    except ImportError:
+        parse = _numpy_blocks
+    else:
+        parse = _arrow_blocks
+    try:
+        yield from parse(path, dtype, columns)
+    # Arrow's own errors are of `ValueError` and `OSError`
+    except (OSError, EOFError, ValueError, OverflowError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+
+
+def _arrow_blocks(path: Path, dtype: type[np.int64] | type[np.float64], columns: int) -> Iterator[np.ndarray]:
+    import pyarrow
+    from pyarrow import csv
+
+    kind = pyarrow.from_numpy_dtype(dtype)
+    with _open(path) as file:
+        # Arrow takes an empty file for an error
+        if not file.read(1):
+            return
+        file.seek(0)
+        names = [str(i) for i in range(columns)]
+        with csv.open_csv(
+            file,
+            read_options=csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES),
+            parse_options=csv.ParseOptions(quote_char=False),
+            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, kind), null_values=[]),
+        ) as batches:
+            for batch in batches:
+                yield np.stack([column.to_numpy() for column in batch.columns], axis=1)
+
+
+def _numpy_blocks(path: Path, dtype: type[np.int64] | type[np.float64], columns: int) -> Iterator[np.ndarray]:
+    with _open(path) as file:
+        rest = b""
+        while chunk := file.read(_BLOCK_BYTES):
+            lines, newline, rest = (rest + chunk).rpartition(b"\n")
+            yield from _parse(lines + newline, dtype, columns)
+        yield from _parse(rest, dtype, columns)
+
+
+def _parse(lines: bytes, dtype: type[np.int64] | type[np.float64], columns: int) -> Iterator[np.ndarray]:
+    if lines.strip():
+        block = np.loadtxt(io.BytesIO(lines), dtype=dtype, delimiter=",", comments=None, ndmin=2, encoding="ascii")
+        if block.shape[1] != columns:
+            raise ValueError(f"{block.shape[1]} columns, {columns} were expected")
+        yield block
+
+
+def _unreadable(path: Path, error: Exception) -> GraphError:
+    return GraphError(f"`{path}` cannot be read ({type(error).__name__}: {error}); download the data set again")

@@ -1,0 +1,111 @@
+"""Transform, then propagate: MLP, APPNP and LazyGNN are one model with different propagation.
+
+`F` rows of a batch the transform runs on, `T` targets, `N` nodes of the graph, `C` outputs.
+"""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from lazygnn.batch import Batch
+from lazygnn.graph import Graph
+from lazygnn.history import open_history
+from lazygnn.models.layers import MLP, Linear
+from lazygnn.ops import Csr
+from lazygnn.propagation import LazyPropagation, Propagation
+from lazygnn.warmstart import Drift, WarmStart
+
+# rows of the transform's widest activation that inference holds at a time
+INFERENCE_ROWS = 65_536
+DEFAULT_START = Drift(0.1)
+
+
+class Decoupled(nn.Module):
+    """`head(propagate(transform(x)))`, Eqs. (2)-(4) or (5)-(7).
+
+    Args:
+        transform: The MLP; its output is what is propagated.
+        propagation: None, exact or lazy.
+        head: Maps what was propagated to the outputs, where the two differ in width.
+    """
+
+    def __init__(self, transform: MLP, propagation: Propagation, head: Linear | None = None) -> None:
+        super().__init__()
+        self.transform = transform
+        self.propagation = propagation
+        self.head = head
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Outputs of the targets, [T, C]."""
+        x_in = self.transform(batch.x, batch.num_targets)  # Eq. (15)
+        return self._output(self.propagation(x_in, batch))
+
+    @torch.no_grad()
+    def infer(self, graph: Graph) -> Tensor:
+        """Outputs of every node, [N, C]; exact, and no history is read."""
+        return self._output(self.embed(graph))
+
+    @torch.no_grad()
+    def embed(self, graph: Graph) -> Tensor:
+        """What is propagated, for every node: embeddings where there is a head, logits where there is none."""
+        x_in = torch.cat([self.transform(block) for block in _blocks(graph.x)])
+        return self.propagation.infer(x_in, graph.adj)
+
+    def layer_parameters(self) -> list[list[nn.Parameter]]:
+        """The weights layer by layer, the head last."""
+        head = [] if self.head is None else [list(self.head.parameters())]
+        return self.transform.layer_parameters() + head
+
+    def _output(self, x: Tensor) -> Tensor:
+        return x if self.head is None else cast(Tensor, self.head(x))
+
+
+class LazyGNN(Decoupled):
+    """An MLP with lazy propagation, ready for a loop of one's own; https://arxiv.org/abs/2302.01503.
+
+    The number of steps a pass takes is that of the batch: `Batch.full(graph, num_layers=2)`.
+
+    Args:
+        in_channels: Width of the features.
+        hidden_channels: Width of the MLP.
+        out_channels: Number of outputs.
+        num_nodes: Number of nodes, the rows of the history.
+        mlp_layers: Depth of the MLP.
+        dropout: Share of hidden units dropped in training.
+        alpha: Weight of the transformed features in every step.
+        start: Warm start of the forward pass, our drift by default; the paper's is `Mix(0.5)`.
+        gradient_start: Warm start of the backward pass; `None` keeps no gradients. The paper's is `Mix(0.5)`.
+        device: Where the history lives; the model itself is moved with `.to(device)` as usual.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_nodes: int,
+        mlp_layers: int = 2,
+        dropout: float = 0.5,
+        alpha: float = 0.1,
+        start: WarmStart = DEFAULT_START,
+        gradient_start: WarmStart | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        features = open_history(num_nodes, out_channels, start, device=device)
+        gradients = (
+            None if gradient_start is None else open_history(num_nodes, out_channels, gradient_start, device=device)
+        )
+        super().__init__(
+            MLP(in_channels, hidden_channels, out_channels, mlp_layers=mlp_layers, dropout=dropout),
+            LazyPropagation(alpha, features, gradients),
+        )
+
+
+def _blocks(x: Tensor | Csr) -> "list[Tensor] | list[Csr]":
+    if isinstance(x, Csr):
+        if len(x) <= INFERENCE_ROWS:
+            return [x]
+        return [x.select(rows) for rows in torch.arange(len(x), device=x.device).split(INFERENCE_ROWS)]
+    return list(x.split(INFERENCE_ROWS))

@@ -1,0 +1,30 @@
+"""The one place that multiplies: sparse times dense, a propagation step, the sparse first layer."""
+
+from typing import Any
+
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from lazygnn.ops.csr import Adjacency, Csr, index_dtype
+from lazygnn.ops.reference import spmm, step
+
+__all__ = ["Adjacency", "Csr", "index_dtype", "sparse_times_weight", "spmm", "step"]
+
+
+def sparse_times_weight(x: Csr, weight: Tensor) -> Tensor:
+    """`x @ weight` for sparse features, differentiable in `weight`."""
+    out: Tensor = _SparseTimesWeight.apply(weight, x)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _SparseTimesWeight(Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, x: Csr) -> Tensor:
+        ctx.x = x
+        return spmm(x, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return spmm(ctx.x.T, grad.contiguous()), None

@@ -1,0 +1,150 @@
+"""Propagation, exact and lazy: the equations of the paper. Read this file first.
+
+One step is `x <- (1 - alpha) A x + alpha x_in`, Eq. (4). Its fixed point solves Eq. (1); its gradient is the same
+iteration run on the gradient, Eqs. (11)-(12), so no intermediate value is ever kept for the backward pass.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from lazygnn import ops
+from lazygnn.batch import Batch
+from lazygnn.history import History, NoHistory, pad_rows
+from lazygnn.ops import Adjacency
+from lazygnn.solve import check_alpha, solve
+
+
+def diffuse(adjs: Sequence[Adjacency], x: Tensor, source: Tensor, alpha: float) -> Tensor:
+    """Runs `x <- (1 - alpha) A x + alpha source` once for each matrix; rows it does not reach keep their value."""
+    for adj in adjs:
+        x = ops.step(adj, x, source, alpha)
+    return x
+
+
+class Propagation(nn.Module):
+    """Spreads transformed features over the graph; has no weights of its own."""
+
+    @abstractmethod
+    def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
+        """Propagates in training, [F, C] -> [T, C]."""
+
+    @abstractmethod
+    def infer(self, x_in: Tensor, adj: Adjacency) -> Tensor:
+        """Propagates over the whole graph as prediction should, [N, C] -> [N, C]; reads no history."""
+
+
+class NoPropagation(Propagation):
+    """Leaves the graph out: a plain MLP, the baseline every graph method must beat."""
+
+    def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
+        """The targets as they are."""
+        return x_in[: batch.num_targets]
+
+    def infer(self, x_in: Tensor, adj: Adjacency) -> Tensor:  # noqa: ARG002
+        """The input as it is."""
+        return x_in
+
+
+class Diffusion(Propagation):
+    """Steps of Eq. (4), and inference by `eval_layers` steps or to `eval_tolerance`; the base of what follows."""
+
+    def __init__(self, alpha: float, *, eval_layers: int | None, eval_tolerance: float) -> None:
+        super().__init__()
+        check_alpha(alpha)
+        self.alpha = alpha
+        self.eval_layers = eval_layers
+        self.eval_tolerance = eval_tolerance
+
+    def infer(self, x_in: Tensor, adj: Adjacency) -> Tensor:
+        """`eval_layers` exact steps from `x_in`, or the fixed point where `eval_layers` is `None`."""
+        if self.eval_layers is None:
+            return solve(adj, x_in, self.alpha, tolerance=self.eval_tolerance).x
+        return diffuse([adj] * self.eval_layers, x_in, x_in, self.alpha)
+
+
+class ExactPropagation(Diffusion):
+    """Starts every pass from `x_in` (APPNP, Eqs. 2-4); https://arxiv.org/abs/1810.05997.
+
+    With one symmetric matrix the gradient is the same polynomial in `A`, so memory does not grow with the steps.
+
+    Args:
+        alpha: Weight of `x_in` in every step, in (0, 1].
+        num_layers: Number of steps, in training and in inference.
+    """
+
+    def __init__(self, alpha: float, num_layers: int) -> None:
+        super().__init__(alpha, eval_layers=num_layers, eval_tolerance=0.0)
+        self.features: History = NoHistory()
+        self.gradients: History = NoHistory()
+
+    def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
+        """Propagates over a full batch."""
+        if any(adj is not batch.adjs[0] for adj in batch.adjs):
+            raise ValueError("exact propagation needs the whole graph in a batch; build it with `Batch.full`")
+        return _propagate(x_in, batch, self)
+
+
+class LazyPropagation(Diffusion):
+    """Propagates a few steps and lets training iterations do the rest (LazyGNN, Eqs. 5-14 and 15-21).
+
+    Starts from the features stored for these nodes, corrected by the fresh ones, and differentiates through the fixed
+    point instead of the steps taken, so nothing is kept for backward.
+
+    Args:
+        alpha: Weight of `x_in` in every step, in (0, 1].
+        features: History of what the forward pass has propagated; its warm start holds `beta`.
+        gradients: The same for the backward pass and `gamma`; `None` keeps nothing and starts from the fresh gradient.
+        eval_layers: Exact steps in inference; `None` solves for the fixed point.
+        eval_tolerance: Tolerance of that fixed point, relative to its input.
+    """
+
+    def __init__(
+        self,
+        alpha: float,
+        features: History,
+        gradients: History | None = None,
+        *,
+        eval_layers: int | None = None,
+        eval_tolerance: float = 1e-4,
+    ) -> None:
+        super().__init__(alpha, eval_layers=eval_layers, eval_tolerance=eval_tolerance)
+        self.features = features
+        self.gradients: History = NoHistory() if gradients is None else gradients
+
+    def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
+        """Propagates the batch lazily; in evaluation mode exactly, which needs the whole graph."""
+        if self.training:
+            return _propagate(x_in, batch, self)
+        if batch.adjs[0].num_rows != batch.adjs[0].num_cols:
+            raise ValueError("evaluation propagates over the whole graph; use `model.infer(graph)` or `Batch.full`")
+        return self.infer(x_in, batch.adjs[0])
+
+
+def _propagate(x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:
+    out: Tensor = _Propagate.apply(x_in, batch, prop)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Propagate(Function):
+    @staticmethod
+    def forward(ctx: Any, x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:
+        x = prop.features.start(batch.nodes, batch.num_targets, x_in)  # Eq. (16): pull and warm-start
+        x = diffuse(batch.adjs, x, x_in, prop.alpha)  # Eq. (17)
+        prop.features.push(batch.targets, x, x_in)  # Eq. (18)
+        ctx.batch, ctx.prop, ctx.num_fresh = batch, prop, len(x_in)
+        return x[: batch.num_targets]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        batch, prop = ctx.batch, ctx.prop
+        grad = pad_rows(grad.contiguous(), ctx.num_fresh)  # the halo has no loss
+        g = prop.gradients.start(batch.nodes, batch.num_targets, grad)  # Eq. (19)
+        g = diffuse(batch.adjs, g, grad, prop.alpha)  # Eq. (20)
+        prop.gradients.push(batch.targets, g, grad)  # Eq. (21)
+        return pad_rows(g[: batch.num_targets], ctx.num_fresh), None, None

@@ -1,0 +1,77 @@
+"""The fixed point `x = (1 - alpha) A x + alpha x_in` to a tolerance, in bounded memory.
+
+Exact inference uses it: no history is read, and the number of products is known before the first one. All eigenvalues
+of `(1 - alpha) A` lie in [-(1 - alpha), 1 - alpha], and `x_in` is at most `|x_in|` away from the solution, so after
+`k` products the error is below `(1 - alpha)^k |x_in|` (power steps) or `|x_in| / T_k(1 / (1 - alpha))` (Chebyshev).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from lazygnn import ops
+from lazygnn.ops import Adjacency
+
+Solver = Literal["chebyshev", "power"]
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The solution, the products it took, and a bound on its error relative to `x_in`."""
+
+    x: Tensor
+    num_products: int
+    error: float
+
+
+def solve(
+    adj: Adjacency, x_in: Tensor, alpha: float, *, tolerance: float = 1e-4, solver: Solver = "chebyshev"
+) -> Solution:
+    """Solves `x = (1 - alpha) A x + alpha x_in` until `|x - x_star| <= tolerance |x_in|`, in the Frobenius norm.
+
+    Args:
+        adj: Normalised and symmetric; for another matrix of norm at most one use `solver="power"`.
+        x_in: Input, [N, C].
+        alpha: Weight of `x_in`, in (0, 1].
+        tolerance: Bound on the relative error, in (0, 1).
+        solver: `chebyshev` needs about the square root of the products that `power` needs.
+    """
+    check_alpha(alpha)
+    most = num_products(alpha, tolerance, solver)
+    rho = 1 - alpha
+    scale = float(torch.linalg.vector_norm(x_in))
+    x, before, omega = x_in, x_in, 2.0
+    for k in range(most):
+        image = ops.step(adj, x, x_in, alpha)
+        # |x - x_star| <= |image - x| / alpha, so a smooth input may stop early
+        error = float(torch.linalg.vector_norm(image - x)) / alpha
+        if error <= tolerance * scale:
+            return Solution(x, k + 1, error / max(scale, 1e-300))
+        if solver == "chebyshev" and k > 0:
+            omega = 1 / (1 - rho**2 * omega / 4)
+            image = before + omega * (image - before)
+        before, x = x, image
+    return Solution(x, most, tolerance)
+
+
+def num_products(alpha: float, tolerance: float, solver: Solver = "chebyshev") -> int:
+    """The products that are always enough."""
+    if not 0 < tolerance < 1:
+        raise ValueError(f"`tolerance` must lie in (0, 1), got {tolerance}")
+    if solver not in ("chebyshev", "power"):
+        raise ValueError(f"`solver` must be `chebyshev` or `power`, got `{solver}`")
+    rho = 1 - alpha
+    if rho == 0:
+        return 1
+    if solver == "chebyshev":
+        return math.ceil(math.acosh(1 / tolerance) / math.acosh(1 / rho))
+    return math.ceil(math.log(tolerance) / math.log(rho))
+
+
+def check_alpha(alpha: float) -> None:
+    """Refuses a weight that has no fixed point."""
+    if not 0 < alpha <= 1:
+        raise ValueError(f"`alpha` must lie in (0, 1], got {alpha}")

@@ -1,0 +1,50 @@
+"""Scores of outputs against targets; all of them grow as a model improves."""
+
+from collections.abc import Callable, Mapping
+
+from torch import Tensor
+
+from lazygnn.errors import ConfigError
+from lazygnn.task import Task
+
+Metric = Callable[[Tensor, Tensor], float]
+
+
+def find_metric(name: str, task: Task) -> tuple[str, Metric]:
+    """The metric of that name, or the task's own for `auto`; refuses one that does not fit the task."""
+    name = task.metrics[0] if name == "auto" else name
+    if name not in task.metrics:
+        raise ConfigError(
+            f"metric `{name}` does not fit a {task.kind} task; choose one of: auto, {', '.join(task.metrics)}"
+        )
+    return name, _METRICS[name]
+
+
+def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]) -> dict[str, float]:
+    """The score on every split that exists."""
+    return {split: metric(logits[mask], y[mask]) for split, mask in masks.items()}
+
+
+def _accuracy(logits: Tensor, y: Tensor) -> float:
+    return float((logits.argmax(dim=-1) == y).double().mean())
+
+
+def _micro_f1(logits: Tensor, y: Tensor) -> float:
+    from torchmetrics.functional.classification import multilabel_f1_score
+
+    return float(multilabel_f1_score(logits.sigmoid(), y.long(), num_labels=y.shape[1], average="micro"))
+
+
+def _roc_auc(logits: Tensor, y: Tensor) -> float:
+    from torchmetrics.functional.classification import multilabel_auroc
+
+    return float(multilabel_auroc(logits.sigmoid(), y.long(), num_labels=y.shape[1], average="macro"))
+
+
+def _r2(logits: Tensor, y: Tensor) -> float:
+    from torchmetrics.functional import r2_score
+
+    return float(r2_score(logits, y))
+
+
+_METRICS: dict[str, Metric] = {"accuracy": _accuracy, "micro-f1": _micro_f1, "roc-auc": _roc_auc, "r2": _r2}

@@ -1,0 +1,48 @@
+"""Shows an ongoing training: a bar on a terminal, a line now and then elsewhere, on stderr."""
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from lazygnn.training.trainer import EpochReport
+
+
+class EpochProgress:
+    """A context in which epochs are shown as they end."""
+
+    def __init__(self, title: str, epochs: int, *, quiet: bool = False) -> None:
+        self.title, self.epochs, self.quiet = title, epochs, quiet
+        self.console = Console(stderr=True)
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}"),
+            console=self.console,
+            disable=quiet or not self.console.is_terminal,
+        )
+        self.bar_task = self.bar.add_task(title, total=epochs, text="")
+        self.scores = ""
+
+    def __enter__(self) -> "EpochProgress":
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def show(self, report: EpochReport) -> None:
+        """Takes in one more epoch."""
+        if report.scores is not None:
+            self.scores = "  ".join(f"{split} {score:.4f}" for split, score in report.scores.items())
+        text = f"loss {report.loss:.4f}  {self.scores}"
+        self.bar.update(self.bar_task, completed=report.epoch, text=text)
+        line_due = report.epoch == self.epochs or report.epoch % max(self.epochs // 10, 1) == 0
+        if line_due and not self.quiet and not self.console.is_terminal:
+            self.console.print(
+                f"{self.title}  epoch {report.epoch}/{self.epochs}  {text}", soft_wrap=True, highlight=False
+            )

@@ -1,0 +1,101 @@
+"""A run folder: the resolved configuration, one JSON line per epoch, the best weights, the result, the curves."""
+
+import json
+import resource
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from lazygnn.config import Config, check_options
+from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.training.trainer import EpochReport
+
+CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safetensors", "result.json", "curves.png"
+
+
+class Run:
+    """The folder of one training run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @staticmethod
+    def create(path: Path, config: Config) -> "Run":
+        """Starts a new folder; one that already holds a run is refused, so that nothing is lost."""
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise ConfigError(f"`{path}` exists and is not empty; choose another `--out` or remove it")
+        path.mkdir(parents=True, exist_ok=True)
+        (path / CONFIG).write_text(config.record() + "\n")
+        return Run(path)
+
+    @staticmethod
+    def open(path: Path) -> "Run":
+        """Opens the folder of an earlier run."""
+        if not (path / CONFIG).is_file():
+            raise CheckpointError(
+                f"`{path}` is not a run folder: it has no `{CONFIG}`; give a folder that `train` wrote"
+            )
+        return Run(path)
+
+    def config(self) -> Config:
+        """The configuration the run was started with."""
+        return check_options(Config, self._read_json(CONFIG))
+
+    def log(self, report: EpochReport) -> None:
+        """Adds a line for an epoch."""
+        with (self.path / LOG).open("a") as file:
+            file.write(json.dumps(asdict(report)) + "\n")
+
+    def history(self) -> list[dict[str, Any]]:
+        """The lines of the log; a last line cut off by a crash is left out."""
+        lines = (self.path / LOG).read_text().splitlines() if (self.path / LOG).is_file() else []
+        reports = []
+        for line in lines:
+            try:
+                reports.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return reports
+
+    def save_weights(self, weights: dict[str, Tensor]) -> None:
+        """Writes the best weights."""
+        save_file({name: value.contiguous().cpu() for name, value in weights.items()}, self.path / WEIGHTS)
+
+    def load_weights(self) -> dict[str, Tensor]:
+        """Reads the best weights."""
+        try:
+            return load_file(self.path / WEIGHTS)
+        except (OSError, SafetensorError, ValueError) as error:
+            raise CheckpointError(f"cannot read `{self.path / WEIGHTS}`: {error}; train the run again") from error
+
+    def save_result(self, result: dict[str, Any]) -> None:
+        """Writes the final scores."""
+        (self.path / RESULT).write_text(json.dumps(result, indent=2) + "\n")
+
+    def result(self) -> dict[str, Any]:
+        """The final scores; empty before training has ended."""
+        return self._read_json(RESULT) if (self.path / RESULT).is_file() else {}
+
+    def _read_json(self, name: str) -> dict[str, Any]:
+        try:
+            content = json.loads((self.path / name).read_text())
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"cannot read `{self.path / name}`: {error}") from error
+        if not isinstance(content, dict):
+            raise CheckpointError(f"`{self.path / name}` does not hold a JSON object; it was not written by lazygnn")
+        return content
+
+
+def peak_memory_mib(device: torch.device) -> float:
+    """Most memory held so far: on the accelerator by torch, on a CPU by the process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts bytes, Linux kibibytes
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,0 +1,139 @@
+"""What the commands do: train a configuration into a run folder, evaluate it, predict with it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lazygnn.config import Config
+from lazygnn.data import load_graph
+from lazygnn.errors import CheckpointError, ConfigError, GraphError
+from lazygnn.graph import Graph
+from lazygnn.methods import Built, build
+from lazygnn.training import EpochReport, Trainer, evaluate, infer
+from lazygnn.training.metrics import find_metric
+from lazygnn.training.plot import plot_curves
+from lazygnn.training.progress import EpochProgress
+from lazygnn.training.run import CURVES, Run, peak_memory_mib
+
+
+def train(
+    config: Config, out: Path | None = None, *, graph: Graph | None = None, quiet: bool = False
+) -> dict[str, Any]:
+    """Trains a configuration and writes its run folder.
+
+    Args:
+        config: From `resolve`.
+        out: The folder; `runs/<dataset>-<method>-<seed>` by default, numbered where that exists.
+        graph: Saves loading where several runs share a graph.
+        quiet: Shows nothing on the way.
+
+    Returns:
+        The result, as `evaluate` returns it, with epochs and time.
+    """
+    device = choose_device(config.device)
+    graph = load_graph(config.dataset, config.root) if graph is None else graph
+    torch.manual_seed(config.seed)
+    built = build(config, graph, device)
+    run = Run.create(out if out is not None else _free_folder(config), config)
+    with EpochProgress(config.method, config.trainer.epochs, quiet=quiet) as progress:
+
+        def on_epoch(report: EpochReport) -> None:
+            run.log(report)
+            progress.show(report)
+
+        trainer = Trainer(built.model, built.loader, built.graph, config.trainer, on_epoch=on_epoch)
+        fit = trainer.fit()
+    run.save_weights(built.model.state_dict())
+    plot_curves({config.method: run.history()}, run.path / CURVES)
+    result = _summary(config, built.graph, fit.scores) | {
+        "epochs": fit.epochs,
+        "best_epoch": fit.best_epoch,
+        "seconds_per_epoch": fit.seconds_per_epoch,
+        "peak_memory_mib": peak_memory_mib(device),
+        "run": str(run.path),
+    }
+    run.save_result(result)
+    return result
+
+
+def evaluate_run(path: Path, *, device: str = "auto", root: str | None = None) -> dict[str, Any]:
+    """Scores the best weights of a run again, exactly, on its own data set."""
+    run = Run.open(path)
+    config = run.config()
+    chosen = choose_device(device)
+    graph = load_graph(config.dataset, root if root is not None else config.root)
+    built = _restore(run, config, graph, chosen)
+    scores = evaluate(built.model, built.graph, config.trainer.metric)
+    trained = run.result()
+    return _summary(config, built.graph, scores) | {
+        "epochs": trained.get("epochs"),
+        "best_epoch": trained.get("best_epoch"),
+        "seconds_per_epoch": trained.get("seconds_per_epoch"),
+        "peak_memory_mib": peak_memory_mib(chosen),
+        "run": str(path),
+    }
+
+
+def predict_run(
+    path: Path, graph_file: Path | None = None, *, device: str = "auto", root: str | None = None
+) -> tuple[Tensor, Graph, Graph]:
+    """Outputs of a run for every node of its own graph, or of a new one with the same features.
+
+    Returns:
+        The outputs, the graph they are for, and the graph the run was trained on, whose task and class names hold.
+    """
+    run = Run.open(path)
+    config = run.config()
+    trained_on = load_graph(config.dataset, root if root is not None else config.root)
+    graph = trained_on if graph_file is None else load_graph(graph_file, root)
+    if graph.in_channels != trained_on.in_channels:
+        raise GraphError(
+            f"`{graph_file}` has {graph.in_channels} features, the run was trained on {trained_on.in_channels}; "
+            "give a graph with the same features"
+        )
+    # the task is that of training: a new graph need not have labels
+    graph = replace(graph, task=trained_on.task)
+    built = _restore(run, config, graph, choose_device(device))
+    return infer(built.model, built.graph), graph, trained_on
+
+
+def choose_device(name: str) -> torch.device:
+    """`auto` takes an accelerator where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"unknown device `{name}`; choose auto, cpu or cuda") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device `{name}` is not there: torch {torch.__version__} sees no GPU; choose auto or cpu")
+    return device
+
+
+def _restore(run: Run, config: Config, graph: Graph, device: torch.device) -> Built:
+    built = build(config, graph, device)
+    try:
+        built.model.load_state_dict(run.load_weights())
+    except RuntimeError as error:
+        raise CheckpointError(f"the weights in `{run.path}` do not fit its configuration: {error}") from error
+    return built
+
+
+def _summary(config: Config, graph: Graph, scores: dict[str, float]) -> dict[str, Any]:
+    return {
+        "method": config.method,
+        "dataset": config.dataset,
+        "seed": config.seed,
+        "metric": find_metric(config.trainer.metric, graph.task)[0],
+        "val": scores.get("val"),
+        "test": scores.get("test"),
+    }
+
+
+def _free_folder(config: Config) -> Path:
+    base = Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{config.seed}"
+    numbered = (base.with_name(f"{base.name}-{number}") for number in range(2, 10_000))
+    return next(path for path in (base, *numbered) if not path.exists())
