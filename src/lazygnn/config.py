@@ -15,7 +15,7 @@ from lazygnn.errors import ConfigError
 class Options(BaseModel):
     """A group of options: frozen, and closed to names it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 T = TypeVar("T", bound=Options)

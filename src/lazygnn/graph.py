@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.errors import GraphError
-from lazygnn.ops import Adjacency, Csr
+from lazygnn.ops import Adjacency, Csr, to_tensor
 from lazygnn.task import METRICS, Task
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Graph:
 
         Args:
             edges: Integers, [2, M]. A directed graph is made symmetric; of several weights the largest counts.
-            x: Features, [N, D], dense or sparse.
+            x: Features, [N, D], dense or sparse; kept as float32, which `to(torch.float64)` widens.
             y: Labels, [N] with -1 for unknown; [N, C] of 0 and 1 for several labels; floats for regression.
             train_mask: Nodes to learn from, [N] bool; likewise `val_mask` and `test_mask`. They must not overlap.
             edge_weight: Non-negative weights, [M].
@@ -75,6 +75,10 @@ class Graph:
         target, what = _check_targets(y, num_nodes, num_classes, task)
         given = zip(SPLITS, (train_mask, val_mask, test_mask), strict=True)
         masks = _check_masks({k: m for k, m in given if m is not None}, target, what)
+        if class_names is not None and len(class_names) != what.num_outputs:
+            raise GraphError(
+                f"`class_names` has {len(class_names)} names for {what.num_outputs} classes; give one name per class"
+            )
         return Graph(features, target, adj, degree, what, masks, ids, class_names, name)
 
     @staticmethod
@@ -140,7 +144,7 @@ class Graph:
         """The same graph with the absolute values of every feature row summing to one; empty rows stay empty."""
         if isinstance(self.x, Csr):
             row = self.x.row_index()
-            total = torch.zeros(len(self.x)).index_add_(0, row, self.x.value.abs())
+            total = self.x.value.new_zeros(len(self.x)).index_add_(0, row, self.x.value.abs())
             return replace(self, x=self.x.with_value(self.x.value / total[row].clamp(min=1e-12)))
         return replace(self, x=self.x / self.x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12))
 
@@ -185,26 +189,34 @@ def _same_both_ways(row: Tensor, col: Tensor, value: Tensor, num_nodes: int) -> 
 
 def _tensor(array: Any, field: str) -> Tensor:
     if isinstance(array, Tensor):
+        if array.layout != torch.strided or array.is_complex():
+            raise GraphError(f"`{field}` has layout {array.layout} and type {array.dtype}; give dense real numbers")
         return array.detach().cpu()
-    array = np.asarray(array)
+    array = _array(array, field)
     if array.dtype.kind not in "biuf":
         raise GraphError(f"`{field}` has type {array.dtype}; give numbers")
-    # uint16 and its larger kin do not exist as torch types everywhere, and float16 does not compute on a CPU
-    if array.dtype.kind == "u":
-        array = array.astype(np.int64)
-    return torch.from_numpy(np.ascontiguousarray(array))
+    return to_tensor(array)
+
+
+def _array(values: Any, field: str) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise GraphError(f"`{field}` is not an array, its rows differ in length; give rows of one length") from error
+    # bytes and text do not compare
+    return np.char.decode(array, "utf-8", "backslashreplace") if array.dtype.kind == "S" else array
 
 
 def _check_features(x: Array | Csr) -> Tensor | Csr:
     if isinstance(x, Tensor) and x.layout == torch.sparse_csr:
-        x = Csr.from_arrays(x.crow_indices().numpy(), x.col_indices().numpy(), x.values().numpy(), x.shape[1])
+        parts = (x.crow_indices(), x.col_indices(), x.values())
+        indptr, indices, data = (_tensor(part, "x").numpy() for part in parts)
+        x = Csr.from_arrays(indptr, indices, data, x.shape[1])
     if isinstance(x, Csr):
         _check_csr(x)
         values, shape = x.value, tuple[int, ...](x.shape)
     else:
-        values = _tensor(x, "x")
-        if values.dtype != torch.float64:
-            values = values.to(torch.float32)
+        values = _tensor(x, "x").to(torch.float32)
         shape, x = tuple(values.shape), values
     if len(shape) != 2 or 0 in shape:
         raise GraphError(f"`x` has shape {tuple(shape)}; give one row of features per node, [num_nodes, num_features]")
@@ -230,22 +242,23 @@ def _check_finite(values: Tensor, field: str) -> None:
 
 
 def _check_ids(node_ids: np.ndarray | list[str], num_nodes: int) -> np.ndarray:
-    ids = np.asarray(node_ids)
-    if ids.ndim != 1 or len(ids) != num_nodes or ids.dtype.kind not in "iuUS":
+    ids = _array(node_ids, "node_ids")
+    if ids.ndim != 1 or len(ids) != num_nodes or ids.dtype.kind not in "iuU":
         raise GraphError(
             f"`node_ids` has shape {ids.shape} and type {ids.dtype}; give {num_nodes} integers or strings, one per node"
         )
     unique, count = np.unique(ids, return_counts=True)
     if len(unique) != num_nodes:
-        raise GraphError(f"`node_ids` holds {unique[count > 1][0]!r} more than once; every node needs an id of its own")
+        twice = unique[count > 1][0].item()
+        raise GraphError(f"`node_ids` holds {twice!r} more than once; every node needs an id of its own")
     return ids
 
 
 def _check_edges(edges: Array, num_nodes: int, ids: np.ndarray | None) -> Tensor:
-    array = edges.detach().cpu().numpy() if isinstance(edges, Tensor) else np.asarray(edges)
+    array = edges.detach().cpu().numpy() if isinstance(edges, Tensor) else _array(edges, "edge_index")
     if array.ndim != 2 or array.shape[0] != 2:
         raise GraphError(f"`edge_index` has shape {array.shape}; give two rows, sources and targets: [2, num_edges]")
-    if ids is not None and array.dtype.kind in "iuUS" and (array.dtype.kind in "US") == (ids.dtype.kind in "US"):
+    if ids is not None and array.dtype.kind in "iuU" and (array.dtype.kind == "U") == (ids.dtype.kind == "U"):
         array = _positions(array, ids)
     if array.dtype.kind not in "iu":
         raise GraphError(f"`edge_index` has type {array.dtype}; node indices must be integers, so convert them first")
@@ -265,7 +278,7 @@ def _positions(edges: np.ndarray, ids: np.ndarray) -> np.ndarray:
     unknown = ids[positions] != edges
     if unknown.any():
         raise GraphError(
-            f"`edge_index` names node {edges[unknown][0]!r}, which is not in `node_ids`; add it or drop the edge"
+            f"`edge_index` names node {edges[unknown][0].item()!r}, which is not in `node_ids`; add it or drop the edge"
         )
     return positions
 
@@ -283,10 +296,12 @@ def _check_weights(edge_weight: Array, num_edges: int) -> Tensor:
 def _check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task: str) -> tuple[Tensor, Task]:
     if task != "auto" and task not in METRICS:
         raise GraphError(f"`task` is `{task}`; choose one of: auto, {', '.join(METRICS)}")
+    if num_classes is not None and num_classes < 1:
+        raise GraphError(f"`num_classes` is {num_classes}; there must be at least one class")
     if y is None:
         return torch.full((num_nodes,), -1), Task("single-label", num_classes or 1)
     target = _tensor(y, "y")
-    if target.dim() not in (1, 2) or len(target) != num_nodes:
+    if target.dim() not in (1, 2) or len(target) != num_nodes or 0 in target.shape:
         raise GraphError(
             f"`y` has shape {tuple(target.shape)}; give one label per node, [{num_nodes}] or [{num_nodes}, C]"
         )

@@ -37,6 +37,7 @@ def train(
     graph = load_graph(config.dataset, config.root) if graph is None else graph
     torch.manual_seed(config.seed)
     built = build(config, graph, device)
+    find_metric(config.trainer.metric, graph.task)
     run = Run.create(out if out is not None else _free_folder(config), config)
     with EpochProgress(config.method, config.trainer.epochs, quiet=quiet) as progress:
 
@@ -45,7 +46,10 @@ def train(
             progress.show(report)
 
         trainer = Trainer(built.model, built.loader, built.graph, config.trainer, on_epoch=on_epoch)
-        fit = trainer.fit()
+        try:
+            fit = trainer.fit()
+        except FloatingPointError as error:
+            raise ConfigError(str(error)) from error
     run.save_weights(built.model.state_dict())
     plot_curves({config.method: run.history()}, run.path / CURVES)
     result = _summary(config, built.graph, fit.scores) | {
@@ -105,9 +109,11 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        device = torch.device(name)
+        device: torch.device | None = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"unknown device `{name}`; choose auto, cpu or cuda") from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"unknown device `{name}`; choose auto, cpu or cuda")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device `{name}` is not there: torch {torch.__version__} sees no GPU; choose auto or cpu")
     return device
@@ -118,7 +124,8 @@ def _restore(run: Run, config: Config, graph: Graph, device: torch.device) -> Bu
     try:
         built.model.load_state_dict(run.load_weights())
     except RuntimeError as error:
-        raise CheckpointError(f"the weights in `{run.path}` do not fit its configuration: {error}") from error
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"the weights in `{run.path}` do not fit its configuration: {reason}") from error
     return built
 
 

@@ -94,21 +94,37 @@ def test_arrow_and_numpy_read_the_same_numbers(tmp_path: Path, monkeypatch: pyte
     rng = np.random.default_rng(0)
     floats = rng.standard_normal((1000, 7)) * 10.0 ** rng.integers(-30, 30, (1000, 7))
     floats[5, 3] = np.nan
-    integers = rng.integers(-(2**62), 2**62, (3000, 2))
-    for form in ("{:.6f}", "{!r}", "{:.17e}"):
+    for form in ("{:.6f}", "{:.17e}", "{!r}"):
         path = tmp_path / "floats.csv.gz"
-        path.write_bytes(
-            gzip.compress("\n".join(",".join(form.format(float(v)) for v in row) for row in floats).encode())
+        text = "\n".join(",".join(form.format(value) for value in row) for row in floats.tolist())
+        path.write_bytes(gzip.compress(text.encode()))
+        blocks = list(ogb._lines(path))
+        assert len(blocks) > 1
+        arrow, plain = (
+            np.concatenate([parse(lines, np.float64, 7) for lines in blocks])
+            for parse in (ogb._arrow_parse, ogb._numpy_parse)
         )
-        arrow, plain = (list(parse(path, np.float64, 7)) for parse in (ogb._arrow_blocks, ogb._numpy_blocks))
-        assert len(arrow) > 1 < len(plain)
-        np.testing.assert_array_equal(np.concatenate(arrow), np.concatenate(plain))
-    np.testing.assert_array_equal(np.concatenate(plain), floats)
+        np.testing.assert_array_equal(arrow, plain)
+    np.testing.assert_array_equal(plain, floats)
 
+    integers = rng.integers(-(2**62), 2**62, (3000, 2))
     path = tmp_path / "integers.csv"
-    path.write_text("".join(f"{a},{b}\r\n" for a, b in integers))
-    for parse in (ogb._arrow_blocks, ogb._numpy_blocks):
-        np.testing.assert_array_equal(np.concatenate(list(parse(path, np.int64, 2))), integers)
+    path.write_text("".join(f"{a},{b}\r\n" for a, b in integers.tolist()))
+    for parse in (ogb._arrow_parse, ogb._numpy_parse):
+        found = np.concatenate([parse(lines, np.int64, 2) for lines in ogb._lines(path)])
+        np.testing.assert_array_equal(found, integers)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
+def test_blocks_join_to_the_file_whatever_their_size(
+    tmp_path: Path, parser: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ogb, "_BLOCK_BYTES", size)
+    path = tmp_path / "pairs.csv"
+    for text in ("1,2\n34,5\n6,789", "1,2\n\n\n\n34,5\n6,789\n\n"):
+        path.write_text(text)
+        found = np.concatenate(list(ogb._blocks(path, np.int64, 2)))
+        assert found.tolist() == [[1, 2], [34, 5], [6, 789]]
 
 
 def test_error_in_a_late_block_is_reported(tmp_path: Path, parser: str, monkeypatch: pytest.MonkeyPatch) -> None:

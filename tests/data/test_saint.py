@@ -104,6 +104,14 @@ def test_damaged_file_is_named(tmp_path: Path, name: str, damage: str) -> None:
         read_saint(tmp_path, "tiny")
 
 
+@pytest.mark.parametrize(("old", "new"), [(b"{", b"["), (b"}", b" "), (b"'<f8'", b"'|O8'"), (b"(5, 2)", b"(5, 9)")])
+def test_damaged_header_of_the_features_is_reported(tmp_path: Path, old: bytes, new: bytes) -> None:
+    path = write(tmp_path) / "feats.npy"
+    path.write_bytes(path.read_bytes().replace(old, new, 1))
+    with pytest.raises(GraphError, match=r"(?s)feats\.npy` cannot be read"):
+        read_saint(tmp_path, "tiny")
+
+
 def test_damaged_array_in_the_archive_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path) / "adj_full.npz"
     with zipfile.ZipFile(path) as archive:

@@ -1,12 +1,13 @@
 """Fetches the original files of the public data sets; nothing else in the library touches the network."""
 
-import os
+import secrets
 import stat
 import urllib.error
 import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
@@ -61,7 +62,7 @@ def download(name: str, root: Path, *, progress: Progress | None = None) -> Path
     if name not in SOURCES:
         raise GraphError(f"no download for data set `{name}`; choose one of: {', '.join(sorted(SOURCES))}")
     source, folder = SOURCES[name], root / name
-    if all((folder / path).is_file() for path in source.paths):
+    if _is_complete(source, folder):
         return folder
     for url, path in source.files:
         if not (folder / path).is_file():
@@ -73,8 +74,15 @@ def download(name: str, root: Path, *, progress: Progress | None = None) -> Path
     if source.members:
         archive = folder / source.files[0][1]
         _unpack(archive, source, folder)
-        archive.unlink()
+        archive.unlink(missing_ok=True)
     return folder
+
+
+def _is_complete(source: Source, folder: Path) -> bool:
+    """Whether all files are there; put by hand, they may be unpacked already or lie in the folder itself."""
+    if all((folder / path).is_file() or (folder / path.removesuffix(".gz")).is_file() for path in source.paths):
+        return True
+    return source.reader != "ogb" and all((folder / Path(path).name).is_file() for path in source.paths)
 
 
 class _FetchError(Exception):
@@ -86,7 +94,7 @@ def _advice(source: Source, folder: Path) -> str:
     archive = f" (or the archive, as `{source.files[0][1]}`)" if source.members else ""
     return (
         f"run again later (complete files are kept), or put {files}{archive} into `{folder}` by hand, "
-        f"or point `--root` or `LAZYGNN_DATA` to an `.npz` of the graph"
+        f"or let `--root` or `LAZYGNN_DATA` name a folder with `{source.name}.npz`"
     )
 
 
@@ -133,13 +141,17 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> urllib.request.Request | None:
-        _check_https(newurl)
+        try:
+            _check_https(newurl)
+        except _FetchError:
+            fp.close()
+            raise
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _write(path: Path, chunks: Iterator[bytes]) -> None:
     """Writes a file that is either complete under its name or not there."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with unfinished.open("wb") as file:
@@ -149,7 +161,9 @@ def _write(path: Path, chunks: Iterator[bytes]) -> None:
     except OSError as error:
         raise GraphError(f"could not write `{path}`: {error}; free the space or choose another `--root`") from error
     finally:
-        unfinished.unlink(missing_ok=True)
+        # gone if all went well
+        with suppress(OSError):
+            unfinished.unlink()
 
 
 def _unpack(archive: Path, source: Source, folder: Path) -> None:
@@ -200,7 +214,7 @@ def _saint(name: str, adj: str, feats: str, class_map: str, role: str) -> Source
 
 def _ogb(name: str, split: str) -> Source:
     top = name.removeprefix("ogbn-")
-    raw = ("edge", "node-feat", "node-label", "num-node-list", "num-edge-list")
+    raw = ("edge", "node-feat", "node-label", "num-node-list")
     stems = (*(f"raw/{stem}" for stem in raw), *(f"split/{split}/{part}" for part in ("train", "valid", "test")))
     members = tuple(f"{stem}.csv.gz" for stem in stems)
     url = f"https://snap.stanford.edu/ogb/data/nodeproppred/{top}.zip"

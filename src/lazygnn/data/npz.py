@@ -21,6 +21,8 @@ def read_npz(path: Path) -> Graph:
         features = _features(fields)
         _check_labels_and_masks(fields)
         names = fields.get("class_name")
+        if names is not None and names.ndim != 1:
+            raise GraphError(f"field `class_name` has shape {names.shape}; give one name per class")
         return Graph.from_edges(
             fields["edge_index"],
             features,
@@ -43,7 +45,12 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise GraphError("this is a single array; store several named ones with `numpy.savez`")
-            return {name: file[name] for name in file.files if name in wanted}
+            fields = {name: file[name] for name in file.files if name in wanted}
+            # a member that does not start like an array comes back as bytes
+            for name, array in fields.items():
+                if not isinstance(array, np.ndarray):
+                    raise GraphError(f"field `{name}` is not an array; store arrays with `numpy.savez`")
+            return fields
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
     # a broken archive can fail in any of the layers below (zip, zlib, numpy's header parser)
@@ -69,8 +76,12 @@ def _features(fields: dict[str, np.ndarray]) -> np.ndarray | Csr:
             )
     if len(indptr) != int(shape[0]) + 1:
         raise GraphError(f"field `x_indptr` has {len(indptr)} entries; {int(shape[0])} rows need {int(shape[0]) + 1}")
-    if max(int(shape[1]), int(np.abs(indices).max(initial=0))) >= 2**31:
+    if int(shape[1]) >= 2**31:
         raise GraphError(f"field `x_shape` is {shape.tolist()}; at most 2^31 - 1 columns can be held")
+    for name, array, top in (("x_indptr", indptr, len(data)), ("x_indices", indices, int(shape[1]) - 1)):
+        if array.size and (int(array.min()) < 0 or int(array.max()) > top):
+            worst = int(array.min()) if int(array.min()) < 0 else int(array.max())
+            raise GraphError(f"field `{name}` holds {worst}; its entries go from 0 to {top}")
     return Csr.from_arrays(indptr, indices, data, int(shape[1]))
 
 

@@ -8,6 +8,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -147,55 +148,47 @@ def _count_columns(path: Path) -> int:
 
 def _blocks(path: Path, dtype: type[np.int64] | type[np.float64], columns: int) -> Iterator[np.ndarray]:
     """Yields the rows of a CSV file of numbers in blocks, [rows, columns]."""
+    parse = _numpy_parse if find_spec("pyarrow") is None else _arrow_parse
     try:
-        import pyarrow.csv  # noqa: F401
-    except ImportError:
-        parse = _numpy_blocks
-    else:
-        parse = _arrow_blocks
-    try:
-        yield from parse(path, dtype, columns)
-    # Arrow's own errors are of `ValueError` and `OSError`
+        for lines in _lines(path):
+            yield parse(lines, dtype, columns)
+    # the errors of Arrow are of these types, too
     except (OSError, EOFError, ValueError, OverflowError, zlib.error) as error:
         raise _unreadable(path, error) from error
 
 
-def _arrow_blocks(path: Path, dtype: type[np.int64] | type[np.float64], columns: int) -> Iterator[np.ndarray]:
-    import pyarrow
-    from pyarrow import csv
-
-    kind = pyarrow.from_numpy_dtype(dtype)
-    with _open(path) as file:
-        # Arrow takes an empty file for an error
-        if not file.read(1):
-            return
-        file.seek(0)
-        names = [str(i) for i in range(columns)]
-        with csv.open_csv(
-            file,
-            read_options=csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES),
-            parse_options=csv.ParseOptions(quote_char=False),
-            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, kind), null_values=[]),
-        ) as batches:
-            for batch in batches:
-                yield np.stack([column.to_numpy() for column in batch.columns], axis=1)
-
-
-def _numpy_blocks(path: Path, dtype: type[np.int64] | type[np.float64], columns: int) -> Iterator[np.ndarray]:
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yields the content of a file in blocks of whole lines."""
     with _open(path) as file:
         rest = b""
         while chunk := file.read(_BLOCK_BYTES):
-            lines, newline, rest = (rest + chunk).rpartition(b"\n")
-            yield from _parse(lines + newline, dtype, columns)
-        yield from _parse(rest, dtype, columns)
+            lines, _, rest = (rest + chunk).rpartition(b"\n")
+            if lines and not lines.isspace():
+                yield lines
+        if rest and not rest.isspace():
+            yield rest
 
 
-def _parse(lines: bytes, dtype: type[np.int64] | type[np.float64], columns: int) -> Iterator[np.ndarray]:
-    if lines.strip():
-        block = np.loadtxt(io.BytesIO(lines), dtype=dtype, delimiter=",", comments=None, ndmin=2, encoding="ascii")
-        if block.shape[1] != columns:
-            raise ValueError(f"{block.shape[1]} columns, {columns} were expected")
-        yield block
+def _arrow_parse(lines: bytes, dtype: type[np.int64] | type[np.float64], columns: int) -> np.ndarray:
+    import pyarrow
+    from pyarrow import csv
+
+    names = [str(i) for i in range(columns)]
+    types = dict.fromkeys(names, pyarrow.from_numpy_dtype(dtype))
+    table = csv.read_csv(
+        pyarrow.BufferReader(lines),
+        read_options=csv.ReadOptions(column_names=names),
+        parse_options=csv.ParseOptions(quote_char=False),
+        convert_options=csv.ConvertOptions(column_types=types, null_values=[]),
+    )
+    return np.stack([column.to_numpy() for column in table.columns], axis=1)
+
+
+def _numpy_parse(lines: bytes, dtype: type[np.int64] | type[np.float64], columns: int) -> np.ndarray:
+    block = np.loadtxt(io.BytesIO(lines), dtype=dtype, delimiter=",", comments=None, ndmin=2, encoding="ascii")
+    if block.shape[1] != columns:
+        raise ValueError(f"{block.shape[1]} columns, {columns} were expected")
+    return block
 
 
 def _unreadable(path: Path, error: Exception) -> GraphError:

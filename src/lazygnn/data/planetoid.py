@@ -36,8 +36,9 @@ def read_planetoid(folder: Path, name: str) -> Graph:
         folder: Folder of the files, or one whose subfolder `raw` holds them.
         name: Name in the file names, such as `cora`.
     """
-    base = folder / "raw" if (folder / "raw").is_dir() else folder
-    path = {part: base / f"ind.{name}.{part}" for part in _PARTS}
+    path = {part: folder / f"ind.{name}.{part}" for part in _PARTS}
+    if not any(file.is_file() for file in path.values()):
+        path = {part: folder / "raw" / f"ind.{name}.{part}" for part in _PARTS}
     x, tx, allx = (_unpickle(path[part], _to_matrix) for part in ("x", "tx", "allx"))
     y, ty, ally = (_unpickle(path[part], _to_labels) for part in ("y", "ty", "ally"))
     test = _read_test_index(path["test.index"], len(ally.label))

@@ -12,6 +12,7 @@ import numpy as np
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 
+_FILES = ("adj_full.npz", "feats.npy", "class_map.json", "role.json")
 _ROLES = ("tr", "va", "te")
 _ROWS_AT_ONCE = 4096
 
@@ -26,18 +27,21 @@ def read_saint(folder: Path, name: str) -> Graph:
         folder: Folder of the files, or one whose subfolder `raw` holds them.
         name: Name of the graph.
     """
-    base = folder / "raw" if (folder / "raw").is_dir() else folder
-    x = _read_features(base / "feats.npy")
-    edges = _read_edges(base / "adj_full.npz", len(x))
-    y = _read_labels(base / "class_map.json", len(x))
-    train, val, test = _read_roles(base / "role.json", y)
+    if not any((folder / file).is_file() for file in _FILES):
+        folder = folder / "raw"
+    adj_full, feats, class_map, role = (folder / file for file in _FILES)
+    x = _read_features(feats)
+    edges = _read_edges(adj_full, len(x))
+    y = _read_labels(class_map, len(x))
+    train, val, test = _read_roles(role, y)
     return Graph.from_edges(edges, x, y, train_mask=train, val_mask=val, test_mask=test, name=name)
 
 
 def _read_features(path: Path) -> np.ndarray:
     try:
         stored = np.lib.format.open_memmap(path, mode="r")
-    except (OSError, EOFError, ValueError) as error:
+    # a damaged header can fail in any way, even as `tokenize.TokenError`
+    except Exception as error:
         raise _unreadable(path, error) from error
     if stored.dtype.kind not in "biuf" or stored.ndim != 2 or 0 in stored.shape:
         raise GraphError(
@@ -62,7 +66,7 @@ def _read_edges(path: Path, num_nodes: int) -> np.ndarray:
             shape, indptr, indices = (archive[field] for field in ("shape", "indptr", "indices"))
     except KeyError as error:
         raise GraphError(f"`{path}` lacks an array ({error.args[0]}); write it with `scipy.sparse.save_npz`") from error
-    # numpy and zlib report damage in many ways, and none of them is `GraphError`
+    # as above, and the archive adds ways of its own
     except Exception as error:
         raise _unreadable(path, error) from error
     if form not in (b"csr", "csr"):

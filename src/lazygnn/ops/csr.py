@@ -28,9 +28,9 @@ class Csr:
         """Takes the three arrays of a CSR matrix as numpy or scipy hold them."""
         index = index_dtype(len(data), num_cols, len(indptr))
         return Csr(
-            rowptr=torch.from_numpy(np.ascontiguousarray(indptr)).to(index),
-            col=torch.from_numpy(np.ascontiguousarray(indices)).to(index),
-            value=torch.from_numpy(np.ascontiguousarray(data)).to(torch.float32),
+            rowptr=to_tensor(indptr).to(index),
+            col=to_tensor(indices).to(index),
+            value=to_tensor(data).to(torch.float32),
             num_cols=num_cols,
         )
 
@@ -117,12 +117,23 @@ class Csr:
     def tensor(self) -> Tensor:
         """The same memory as a `torch.sparse_csr` tensor, for the libraries behind torch."""
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
             return torch.sparse_csr_tensor(self.rowptr, self.col, self.value, self.shape, check_invariants=False)
 
 
 # The normalised adjacency is a matrix like any other; the name says what it holds.
 Adjacency = Csr
+
+
+def to_tensor(array: np.ndarray) -> Tensor:
+    """The array as a tensor; copied only where torch cannot take it: byte order, long double, unsigned, read-only."""
+    dtype = array.dtype.newbyteorder("=")
+    if array.dtype.kind == "u":
+        dtype = np.dtype(np.int64)
+    elif array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        dtype = np.dtype(np.float64)
+    with np.errstate(all="ignore"):
+        return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
 
 
 def index_dtype(*sizes: int) -> torch.dtype:

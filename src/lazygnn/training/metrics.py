@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, GraphError
 from lazygnn.task import Task
 
 Metric = Callable[[Tensor, Tensor], float]
@@ -38,12 +38,19 @@ def _micro_f1(logits: Tensor, y: Tensor) -> float:
 def _roc_auc(logits: Tensor, y: Tensor) -> float:
     from torchmetrics.functional.classification import multilabel_auroc
 
+    # the area is not defined for a label that all nodes of a split have, or none; such labels do not count
+    defined = y.amin(dim=0) != y.amax(dim=0)
+    if not bool(defined.any()):
+        raise GraphError("`roc-auc` needs a label that some nodes of a split have and some do not; use `micro-f1`")
+    logits, y = logits[:, defined], y[:, defined]
     return float(multilabel_auroc(logits.sigmoid(), y.long(), num_labels=y.shape[1], average="macro"))
 
 
 def _r2(logits: Tensor, y: Tensor) -> float:
     from torchmetrics.functional import r2_score
 
+    if len(y) < 2:
+        raise GraphError(f"`r2` needs at least two nodes in every split, got {len(y)}; add nodes or drop the split")
     return float(r2_score(logits, y))
 
 

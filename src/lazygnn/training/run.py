@@ -3,7 +3,7 @@
 import json
 import resource
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.training.trainer import EpochReport
 
 CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safetensors", "result.json", "curves.png"
+_REPORTED = {field.name for field in fields(EpochReport)}
 
 
 class Run:
@@ -45,7 +46,11 @@ class Run:
 
     def config(self) -> Config:
         """The configuration the run was started with."""
-        return check_options(Config, self._read_json(CONFIG))
+        content = self._read_json(CONFIG)
+        try:
+            return check_options(Config, content)
+        except ConfigError as error:
+            raise CheckpointError(f"`{self.path / CONFIG}` is not the configuration of a run: {error}") from error
 
     def log(self, report: EpochReport) -> None:
         """Adds a line for an epoch."""
@@ -54,13 +59,19 @@ class Run:
 
     def history(self) -> list[dict[str, Any]]:
         """The lines of the log; a last line cut off by a crash is left out."""
-        lines = (self.path / LOG).read_text().splitlines() if (self.path / LOG).is_file() else []
+        try:
+            lines = (self.path / LOG).read_text().splitlines() if (self.path / LOG).is_file() else []
+        except (OSError, UnicodeDecodeError) as error:
+            raise CheckpointError(f"cannot read `{self.path / LOG}`: {error}") from error
         reports = []
         for line in lines:
             try:
-                reports.append(json.loads(line))
+                report = json.loads(line)
             except json.JSONDecodeError:
                 break
+            if not isinstance(report, dict) or not report.keys() >= _REPORTED:
+                raise CheckpointError(f"`{self.path / LOG}` has a line that is no epoch: {line[:40]}")
+            reports.append(report)
         return reports
 
     def save_weights(self, weights: dict[str, Tensor]) -> None:

@@ -1,0 +1,1 @@
+"""Experiments: `python -m experiments NAME` makes a table or figure of the docs."""

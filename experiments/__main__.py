@@ -1,0 +1,5 @@
+"""`python -m experiments NAME`."""
+
+from experiments.cli import app
+
+app()

@@ -1,0 +1,28 @@
+"""The experiments by name."""
+
+from typing import Annotated
+
+import typer
+
+from experiments import demo as demo_experiment
+from experiments import planetoid as planetoid_experiment
+
+app = typer.Typer(
+    no_args_is_help=True, pretty_exceptions_enable=False, help="Makes the tables and figures of the docs."
+)
+Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Workers = Annotated[int, typer.Option(help="Runs at a time.")]
+Seeds = Annotated[int, typer.Option(help="Seeds 0, 1, ...")]
+
+
+@app.command()
+def demo() -> None:
+    """Trains three methods on the embedded graph and compares them."""
+    demo_experiment.main()
+
+
+@app.command()
+def planetoid(seeds: Seeds = 10, root: Root = None, device: Device = "auto", workers: Workers = 2) -> None:
+    """Cora, CiteSeer and PubMed, public split."""
+    planetoid_experiment.main(seeds, root, device, workers)

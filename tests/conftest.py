@@ -1,0 +1,59 @@
+"""Small graphs that many tests share."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazygnn.graph import Graph
+
+Arrays = dict[str, Any]
+
+
+@pytest.fixture
+def path_graph() -> Graph:
+    """0 - 1 - 2 - 3, two classes, one node of each split and one more to learn from."""
+    return Graph.from_edges(
+        np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]),
+        np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 0]]),
+        np.array([0, 0, 1, 1]),
+        train_mask=np.array([True, False, True, False]),
+        val_mask=np.array([False, True, False, False]),
+        test_mask=np.array([False, False, False, True]),
+        name="path",
+    )
+
+
+@pytest.fixture
+def block_arrays() -> Arrays:
+    """Sixty nodes in three blocks, as an .npz file would hold them; features alone do not tell the block."""
+    return _block_arrays()
+
+
+@pytest.fixture
+def block_graph(block_arrays: Arrays) -> Graph:
+    arrays = dict(block_arrays)
+    return Graph.from_edges(arrays.pop("edge_index"), arrays.pop("x"), arrays.pop("y"), **arrays, name="block")
+
+
+@pytest.fixture(scope="module")
+def module_arrays() -> Arrays:
+    """The same arrays, for what a module trains once."""
+    return _block_arrays()
+
+
+def _block_arrays() -> Arrays:
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    likely = np.where(y[:, None] == y[None, :], 0.35, 0.02)
+    upper = np.triu(rng.random((60, 60)) < likely, k=1)
+    edges = np.stack((upper | upper.T).nonzero())
+    order = rng.permutation(60)
+    return {
+        "edge_index": edges,
+        "x": (np.eye(3)[y] + 0.8 * rng.normal(size=(60, 3))).astype(np.float32),
+        "y": y,
+        "train_mask": order < 20,
+        "val_mask": (order >= 20) & (order < 40),
+        "test_mask": order >= 40,
+    }

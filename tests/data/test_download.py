@@ -1,0 +1,319 @@
+import io
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from email.message import Message
+from http.client import IncompleteRead
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lazygnn.data import download as module
+from lazygnn.data.download import SOURCES, Source, download
+from lazygnn.errors import GraphError
+
+ARXIV = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
+MEMBERS = SOURCES["ogbn-arxiv"].members
+
+
+class Response(io.BytesIO):
+    """What an opener returns, from memory."""
+
+    def __init__(self, url: str, content: bytes, **headers: str) -> None:
+        super().__init__(content)
+        self.url = url
+        self.headers = Message()
+        for key, value in headers.items():
+            self.headers[key.replace("_", "-")] = value
+
+    def geturl(self) -> str:
+        return self.url
+
+
+class Web:
+    """Stands for the internet: addresses and their answers, and a record of what was asked."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Callable[[str], Response]] = {}
+        self.asked: list[str] = []
+
+    def serve(self, url: str, content: bytes, **headers: str) -> None:
+        self.answers[url] = lambda url: Response(url, content, **headers)
+
+    def fail(self, url: str, error: Exception) -> None:
+        def answer(_: str) -> Response:
+            raise error
+
+        self.answers[url] = answer
+
+    def open(self, _: object, request: urllib.request.Request, data: None = None, timeout: float = 0) -> Response:
+        assert timeout > 0
+        self.asked.append(request.full_url)
+        if request.full_url not in self.answers:
+            raise urllib.error.URLError("name or service not known")
+        return self.answers[request.full_url](request.full_url)
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Web:
+    web = Web()
+    monkeypatch.setattr(urllib.request.OpenerDirector, "open", lambda *args, **kwargs: web.open(*args, **kwargs))
+    return web
+
+
+def archive(**entries: bytes) -> bytes:
+    file = io.BytesIO()
+    content = {f"arxiv/{path}": path.encode() for path in MEMBERS} | {"arxiv/mapping/readme": b"not wanted"} | entries
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as packed:
+        for path, data in content.items():
+            packed.writestr(path, data)
+    return file.getvalue()
+
+
+def files(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_all_public_data_sets_have_a_source() -> None:
+    assert set(SOURCES) == {"cora", "citeseer", "pubmed", "flickr", "reddit", "yelp", "ogbn-arxiv", "ogbn-products"}
+    for name, source in SOURCES.items():
+        assert source.name == name
+        assert source.reader in ("planetoid", "saint", "ogb")
+        assert all(url.startswith("https://") for url, _ in source.files)
+        assert len(set(source.files)) == len(source.files)
+    assert len({url for source in SOURCES.values() for url, _ in source.files}) == 3 * 8 + 3 * 4 + 2
+    assert "split/sales_ranking/valid.csv.gz" in SOURCES["ogbn-products"].paths
+    assert "raw/ind.cora.test.index" in SOURCES["cora"].paths
+
+
+@pytest.mark.parametrize("name", ["cora", "flickr"])
+def test_files_arrive_under_their_names(tmp_path: Path, web: Web, name: str) -> None:
+    for url, path in SOURCES[name].files:
+        web.serve(url, path.encode())
+    folder = download(name, tmp_path)
+    assert folder == tmp_path / name
+    assert files(folder) == set(SOURCES[name].paths)
+    assert all((folder / path).read_text() == path for path in SOURCES[name].paths)
+
+
+def test_archive_is_unpacked_without_what_is_not_needed(tmp_path: Path, web: Web) -> None:
+    web.serve(ARXIV, archive())
+    folder = download("ogbn-arxiv", tmp_path)
+    assert files(folder) == set(MEMBERS)
+    assert all((folder / path).read_text() == path for path in MEMBERS)
+
+
+def test_what_is_there_is_kept(tmp_path: Path, web: Web) -> None:
+    source = SOURCES["flickr"]
+    for url, _ in source.files:
+        web.serve(url, b"new")
+    kept = tmp_path / "flickr" / source.paths[1]
+    kept.parent.mkdir(parents=True)
+    kept.write_text("old")
+    download("flickr", tmp_path)
+    assert kept.read_text() == "old"
+    assert len(web.asked) == 3
+    web.answers.clear()
+    download("flickr", tmp_path)
+    assert len(web.asked) == 3
+
+
+def test_archive_put_there_by_hand_is_used(tmp_path: Path, web: Web) -> None:
+    (tmp_path / "ogbn-arxiv").mkdir()
+    (tmp_path / "ogbn-arxiv" / "arxiv.zip").write_bytes(archive())
+    assert files(download("ogbn-arxiv", tmp_path)) == set(MEMBERS)
+    assert not web.asked
+
+
+@pytest.mark.parametrize(
+    ("name", "layout"),
+    [
+        ("cora", lambda path: Path(path).name),
+        ("yelp", lambda path: Path(path).name),
+        ("ogbn-arxiv", lambda path: path.removesuffix(".gz")),
+    ],
+)
+def test_other_layouts_put_there_by_hand_are_left_alone(
+    tmp_path: Path, web: Web, name: str, layout: Callable[[str], str]
+) -> None:
+    for path in SOURCES[name].paths:
+        target = tmp_path / name / layout(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+    assert download(name, tmp_path) == tmp_path / name
+    assert not web.asked
+
+
+def test_progress_tells_file_bytes_and_total(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 4)
+    told: list[tuple[str, int, int | None]] = []
+    for number, (url, _) in enumerate(SOURCES["yelp"].files):
+        headers = {"Content_Length": "10"} if number == 0 else {}
+        web.serve(url, b"0123456789", **headers)
+    download("yelp", tmp_path, progress=lambda *news: told.append(news))
+    assert told[:3] == [("raw/adj_full.npz", done, 10) for done in (4, 8, 10)]
+    assert told[3:6] == [("raw/feats.npy", done, None) for done in (4, 8, 10)]
+
+
+def test_unknown_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match="no download for data set `mnist`; choose one of: citeseer, cora, flickr"):
+        download("mnist", tmp_path)
+
+
+def http_error(url: str) -> urllib.error.HTTPError:
+    return urllib.error.HTTPError(url, 404, "Not Found", Message(), io.BytesIO(b"page"))
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (urllib.error.URLError("no route to host"), "no route to host"),
+        (http_error(ARXIV), "404: Not Found"),
+        (TimeoutError("timed out"), "timed out"),
+        (TimeoutError(), "TimeoutError"),
+        (ConnectionResetError("reset by peer"), "reset by peer"),
+        (IncompleteRead(b""), "IncompleteRead"),
+    ],
+)
+def test_failure_tells_what_to_do(tmp_path: Path, web: Web, error: Exception, message: str) -> None:
+    web.fail(ARXIV, error)
+    with pytest.raises(GraphError) as caught:
+        download("ogbn-arxiv", tmp_path)
+    text = str(caught.value)
+    assert f"could not fetch `{ARXIV}`: " in text
+    assert message in text
+    assert "put `raw/edge.csv.gz`, `raw/node-feat.csv.gz`, " in text
+    assert f"(or the archive, as `arxiv.zip`) into `{tmp_path / 'ogbn-arxiv'}` by hand" in text
+    assert "let `--root` or `LAZYGNN_DATA` name a folder with `ogbn-arxiv.npz`" in text
+    assert not files(tmp_path)
+
+
+def test_broken_transfer_leaves_complete_files_and_no_others(tmp_path: Path, web: Web) -> None:
+    class Breaks(Response):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell():
+                raise ConnectionResetError("reset by peer")
+            return super().read(3)
+
+    (first, path), (second, _), *_ = SOURCES["cora"].files
+    web.serve(first, b"whole")
+    web.answers[second] = lambda url: Breaks(url, b"0123456789")
+    with pytest.raises(GraphError, match=r"ind\.cora\.tx`: reset by peer; run again later"):
+        download("cora", tmp_path)
+    assert files(tmp_path) == {f"cora/{path}"}
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "message"),
+    [
+        (b"01234", {"Content_Length": "10"}, "the file ended after 5 bytes of 10"),
+        (b"", {}, "the file ended after 0 bytes"),
+        (b"<html>", {"Content_Type": "text/html; charset=utf-8"}, "the server answered with a web page"),
+        (b"0" * 101, {}, "the file is larger than 100 bytes"),
+    ],
+)
+def test_answer_that_is_not_the_file_is_refused(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch, content: bytes, headers: dict[str, str], message: str
+) -> None:
+    monkeypatch.setattr(module, "_MAX_BYTES", 100)
+    web.serve(SOURCES["cora"].files[0][0], content, **headers)
+    with pytest.raises(GraphError, match=message):
+        download("cora", tmp_path)
+    assert not files(tmp_path)
+
+
+@pytest.mark.parametrize("url", ["http://example.org/x", "file:///etc/hostname", "ftp://example.org/x"])
+def test_only_https_is_fetched(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setitem(SOURCES, "plain", Source("plain", "saint", ((url, "raw/x"),)))
+    web.serve(url, b"content")
+    with pytest.raises(GraphError, match=rf"could not fetch `{url}`: `{url}` is not an https address"):
+        download("plain", tmp_path)
+    assert not web.asked
+
+
+def test_answer_from_elsewhere_than_https_is_refused(tmp_path: Path, web: Web) -> None:
+    web.answers[ARXIV] = lambda _: Response("http://example.org/arxiv.zip", archive())
+    with pytest.raises(GraphError, match=r"`http://example.org/arxiv\.zip` is not an https address"):
+        download("ogbn-arxiv", tmp_path)
+
+
+def test_redirection_must_stay_on_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    places = iter(("https://example.org/b", "http://example.org/c"))
+    asked: list[str] = []
+
+    def redirect(_: Any, request: urllib.request.Request) -> Any:
+        asked.append(request.full_url)
+        headers = Message()
+        headers["Location"] = next(places)
+        response: Any = Response(request.full_url, b"")
+        response.code = response.status = 302
+        response.msg, response.info = "Found", lambda: headers
+        return response
+
+    monkeypatch.setattr(urllib.request.HTTPSHandler, "https_open", redirect)
+    with pytest.raises(GraphError, match=r"`http://example\.org/c` is not an https address"):
+        download("ogbn-arxiv", tmp_path)
+    assert asked == [ARXIV, "https://example.org/b"]
+
+
+def link(target: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(target)
+    info.external_attr = 0o120777 << 16
+    return info
+
+
+@pytest.mark.parametrize("name", ["../outside", "arxiv/../../outside", "/outside", "C:/outside", "..\\outside"])
+def test_archive_with_names_that_lead_outside_is_refused(tmp_path: Path, web: Web, name: str) -> None:
+    web.serve(ARXIV, archive(**{name: b"content"}))
+    with pytest.raises(GraphError, match=r"arxiv\.zip` has the entry `.*outside`, which leads outside; delete it"):
+        download("ogbn-arxiv", tmp_path)
+    assert files(tmp_path) == {"ogbn-arxiv/arxiv.zip"}
+
+
+def test_archive_with_a_link_is_refused(tmp_path: Path, web: Web) -> None:
+    file = io.BytesIO(archive())
+    with zipfile.ZipFile(file, "a") as packed:
+        packed.writestr(link("arxiv/link"), "/etc/hostname")
+    web.serve(ARXIV, file.getvalue())
+    with pytest.raises(GraphError, match=r"has the entry `arxiv/link`, which leads outside"):
+        download("ogbn-arxiv", tmp_path)
+
+
+def test_archive_that_is_too_large_is_refused(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_BYTES", 100_000)
+    web.serve(ARXIV, archive(**{f"arxiv/{MEMBERS[0]}": bytes(200_000)}))
+    with pytest.raises(GraphError, match=r"arxiv\.zip` unpacks to 200\d+ bytes, more than 100000"):
+        download("ogbn-arxiv", tmp_path)
+    assert files(tmp_path) == {"ogbn-arxiv/arxiv.zip"}
+
+
+def test_archive_without_a_needed_file_is_refused(tmp_path: Path, web: Web) -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as packed:
+        packed.writestr("products/raw/edge.csv.gz", b"content")
+    web.serve(ARXIV, file.getvalue())
+    with pytest.raises(
+        GraphError, match=r"arxiv\.zip` has no `arxiv/raw/edge\.csv\.gz`; delete it and download it again"
+    ):
+        download("ogbn-arxiv", tmp_path)
+
+
+def test_damaged_archive_is_refused(tmp_path: Path, web: Web) -> None:
+    whole = archive()
+    changed = bytearray(whole)
+    changed[40:60] = bytes(20)
+    for content in (b"not a zip file", whole[: len(whole) // 2], bytes(changed)):
+        web.serve(ARXIV, content)
+        with pytest.raises(GraphError, match=r"arxiv\.zip` cannot be unpacked .*; delete it and download it again"):
+            download("ogbn-arxiv", tmp_path)
+        (tmp_path / "ogbn-arxiv" / "arxiv.zip").unlink()
+        assert not files(tmp_path)
+
+
+def test_folder_that_cannot_be_written_is_reported(tmp_path: Path, web: Web) -> None:
+    web.serve(SOURCES["cora"].files[0][0], b"content")
+    (tmp_path / "cora").write_text("a file where the folder should be")
+    with pytest.raises(GraphError, match=r"could not write `.*; free the space or choose another `--root`"):
+        download("cora", tmp_path)

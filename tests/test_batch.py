@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+import torch
+
+from lazygnn.batch import Batch, loss_weight
+from lazygnn.data import FullLoader
+from lazygnn.errors import GraphError
+from lazygnn.graph import Graph
+
+
+def test_the_full_batch_holds_every_node_and_one_matrix(path_graph: Graph) -> None:
+    batch = Batch.full(path_graph, num_layers=3)
+    assert batch.x is path_graph.x
+    assert batch.y is path_graph.y
+    assert batch.targets.tolist() == batch.nodes.tolist() == [0, 1, 2, 3]
+    assert len(batch.adjs) == 3
+    assert all(adj is path_graph.adj for adj in batch.adjs)
+
+
+def test_targets_come_first(path_graph: Graph) -> None:
+    full = Batch.full(path_graph, 1)
+    nodes = torch.tensor([2, 3, 0])
+    batch = Batch(full.x, full.y[:2], full.weight[:2], nodes, num_targets=2, adjs=full.adjs)
+    assert batch.targets.tolist() == [2, 3]
+
+
+def test_weights_are_a_mean_over_training_nodes(path_graph: Graph) -> None:
+    assert Batch.full(path_graph, 1).weight.tolist() == [0.5, 0, 0.5, 0]
+    # two batches of equal size add up to twice the mean, one of them to the mean on average
+    assert loss_weight(path_graph, num_batches=2).tolist() == [1, 0, 1, 0]
+
+
+def test_a_graph_without_training_nodes_gives_no_batch_but_a_loader() -> None:
+    graph = Graph.from_edges(np.array([[0, 1], [1, 0]]), np.ones((2, 1)), name="unlabelled")
+    loader = FullLoader(graph, 2)
+    with pytest.raises(GraphError, match=r"graph `unlabelled` has no training nodes; give it labels `y`"):
+        next(iter(loader))
+
+
+def test_the_full_loader_gives_the_same_batch_every_epoch(path_graph: Graph) -> None:
+    loader = FullLoader(path_graph, 2)
+    (first,), (second,) = loader, loader
+    assert first is second
+    assert len(loader) == 1
+    assert len(first.adjs) == 2

@@ -1,0 +1,428 @@
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.errors import GraphError
+from lazygnn.graph import Graph
+from lazygnn.ops import Csr
+from lazygnn.task import Task
+
+PATH = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+FEATURES = np.arange(6.0).reshape(3, 2)
+LABELS = np.array([0, 1, 0])
+FIRST, SECOND = np.array([True, False, False]), np.array([False, True, False])
+
+
+def dense_normalized(edges: np.ndarray, num_nodes: int, weight: np.ndarray | None = None) -> Tensor:
+    """`D^-1/2 (A + I) D^-1/2` by the book, in float64; of several weights the largest counts."""
+    adj = np.zeros((num_nodes, num_nodes))
+    weight = np.ones(edges.shape[1]) if weight is None else weight
+    for (i, j), value in zip(edges.T, weight, strict=True):
+        adj[i, j] = adj[j, i] = max(adj[i, j], adj[j, i], value)
+    loops = set(edges[0][edges[0] == edges[1]].tolist())
+    for node in set(range(num_nodes)) - loops:
+        adj[node, node] = 1
+    scale = np.diag(1 / np.sqrt(adj.sum(axis=1)))
+    return torch.from_numpy(scale @ adj @ scale)
+
+
+def both_ways(edges: np.ndarray) -> np.ndarray:
+    return np.concatenate((edges, edges[::-1]), axis=1)
+
+
+def random_edges(seed: int, num_nodes: int = 12, num_edges: int = 25) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, num_nodes, (2, num_edges))
+
+
+def ones(num_nodes: int) -> np.ndarray:
+    return np.ones((num_nodes, 1))
+
+
+def dense_adj(graph: Graph) -> Tensor:
+    return graph.adj.to_dense().double()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("weighted", [False, True])
+def test_normalisation_is_the_dense_formula(seed: int, weighted: bool) -> None:
+    edges = both_ways(random_edges(seed))
+    half = np.random.default_rng(seed).uniform(0.5, 2, 25)
+    weight = np.tile(half, 2) if weighted else None
+    graph = Graph.from_edges(edges, ones(12), edge_weight=weight)
+    expected = dense_normalized(edges, 12, weight)
+    torch.testing.assert_close(dense_adj(graph), expected, rtol=0, atol=1e-7)
+
+
+def test_degree_counts_weights_and_the_self_loop() -> None:
+    graph = Graph.from_edges(PATH, FEATURES, edge_weight=np.array([2.0, 2.0, 0.5, 0.5]))
+    assert graph.degree.tolist() == [3.0, 3.5, 1.5]
+
+
+def test_self_loops_are_added_only_where_missing() -> None:
+    edges = np.array([[0, 0, 1], [0, 1, 0]])
+    graph = Graph.from_edges(edges, ones(3), edge_weight=np.array([4.0, 1.0, 1.0]))
+    assert graph.degree.tolist() == [5.0, 2.0, 1.0]
+    assert float(graph.adj.to_dense()[0, 0]) == pytest.approx(4 / 5)
+    assert graph.num_edges == 1
+    assert len(graph.adj.col) == 5
+
+
+def test_a_directed_graph_is_made_symmetric_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    edges = random_edges(0)
+    with caplog.at_level(logging.WARNING):
+        graph = Graph.from_edges(edges, ones(12))
+    assert [record.message for record in caplog.records] == [
+        "the edges are directed: made symmetric, and of two weights the larger counts"
+    ]
+    torch.testing.assert_close(dense_adj(graph), dense_normalized(edges, 12), rtol=0, atol=1e-7)
+    assert torch.equal(graph.adj.to_dense(), graph.adj.to_dense().T)
+
+
+def test_of_two_weights_the_larger_counts(caplog: pytest.LogCaptureFixture) -> None:
+    edges = np.array([[0, 1, 0], [1, 0, 1]])
+    with caplog.at_level(logging.WARNING):
+        graph = Graph.from_edges(edges, ones(2), edge_weight=np.array([1.0, 3.0, 2.0]))
+    assert len(caplog.records) == 1
+    assert graph.degree.tolist() == [4.0, 4.0]
+
+
+@pytest.mark.parametrize("weight", [None, np.array([2.0, 2.0, 0.5, 0.5])])
+def test_a_symmetric_graph_gives_no_warning(caplog: pytest.LogCaptureFixture, weight: np.ndarray | None) -> None:
+    with caplog.at_level(logging.WARNING):
+        Graph.from_edges(PATH, FEATURES, edge_weight=weight)
+    assert not caplog.records
+
+
+def test_duplicated_edges_count_once() -> None:
+    once = Graph.from_edges(PATH, FEATURES)
+    twice = Graph.from_edges(np.concatenate((PATH, PATH[:, ::-1]), axis=1), FEATURES)
+    assert torch.equal(once.adj.to_dense(), twice.adj.to_dense())
+    assert twice.num_edges == 2
+
+
+def test_an_isolated_node_keeps_to_itself() -> None:
+    graph = Graph.from_edges(np.array([[0, 1], [1, 0]]), ones(3))
+    assert graph.adj.to_dense()[2].tolist() == [0, 0, 1]
+    assert (graph.num_nodes, graph.num_edges) == (3, 1)
+
+
+def test_a_graph_without_edges_is_the_identity() -> None:
+    graph = Graph.from_edges(np.zeros((2, 0), dtype=np.int64), ones(3))
+    assert torch.equal(graph.adj.to_dense(), torch.eye(3))
+    assert graph.num_edges == 0
+
+
+def test_a_node_whose_edges_weigh_nothing_has_a_zero_row() -> None:
+    graph = Graph.from_edges(np.array([[0], [0]]), ones(2), edge_weight=np.array([0.0]))
+    assert graph.adj.to_dense().tolist() == [[0, 0], [0, 1]]
+
+
+def test_renumbering_the_nodes_renumbers_the_matrix() -> None:
+    edges = both_ways(random_edges(1))
+    permutation = np.random.default_rng(2).permutation(12)
+    plain, moved = (Graph.from_edges(e, ones(12)).adj.to_dense() for e in (edges, permutation[edges]))
+    assert torch.equal(moved[permutation][:, permutation], plain)
+
+
+def test_the_order_of_edges_does_not_matter() -> None:
+    edges = both_ways(random_edges(3))
+    first = Graph.from_edges(edges, ones(12)).adj
+    second = Graph.from_edges(edges[:, np.random.default_rng(0).permutation(50)], ones(12)).adj
+    assert all(torch.equal(getattr(first, part), getattr(second, part)) for part in ("rowptr", "col", "value"))
+
+
+def test_indices_are_int32_and_columns_sorted() -> None:
+    adj = Graph.from_edges(random_edges(4), ones(12)).adj
+    assert adj.rowptr.dtype == adj.col.dtype == torch.int32
+    assert adj.value.dtype == torch.float32
+    for row in range(12):
+        columns = adj.col[int(adj.rowptr[row]) : int(adj.rowptr[row + 1])].tolist()
+        assert columns == sorted(set(columns))
+
+
+@pytest.mark.parametrize(
+    ("edges", "ids"),
+    [
+        ([["a", "c", "c", "b"], ["c", "a", "b", "c"]], ["a", "c", "b"]),
+        ([[b"a", b"c", b"c", b"b"], [b"c", b"a", b"b", b"c"]], [b"a", b"c", b"b"]),
+        ([["a", "c", "c", "b"], ["c", "a", "b", "c"]], [b"a", b"c", b"b"]),
+        ([[70, 9, 9, 10**12], [9, 70, 10**12, 9]], [70, 9, 10**12]),
+        # edges that are not of the ids' type are positions
+        ([[0, 1, 1, 2], [1, 0, 2, 1]], ["x", "y", "z"]),
+    ],
+)
+def test_edges_may_name_nodes(edges: Any, ids: Any) -> None:
+    graph = Graph.from_edges(np.array(edges), FEATURES, node_ids=np.array(ids))
+    assert torch.equal(graph.adj.to_dense(), Graph.from_edges(PATH, FEATURES).adj.to_dense())
+    assert graph.node_ids is not None
+    assert graph.node_ids.tolist() == [name.decode() if isinstance(name, bytes) else name for name in ids]
+
+
+def test_integer_ids_are_names_even_where_they_are_positions_too() -> None:
+    graph = Graph.from_edges(np.array([[2, 1], [1, 2]]), ones(3), node_ids=np.array([2, 1, 0]))
+    assert graph.adj.to_dense()[2].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("y", "kind", "num_outputs"),
+    [
+        (np.array([0, 2, -1]), "single-label", 3),
+        (np.array([0, 1, 1], dtype=np.uint8), "single-label", 2),
+        (np.array([True, False, True]), "single-label", 2),
+        (np.array([[0, 1], [1, 1], [-1, -1]]), "multi-label", 2),
+        (np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), "multi-label", 2),
+        (np.array([0.5, 1.0, np.nan]), "regression", 1),
+        (np.array([[0.5, 2.0], [1.0, 0.0], [np.nan, 1.0]]), "regression", 2),
+        (np.array([[3, 0], [4, 1], [5, 2]]), "regression", 2),
+    ],
+)
+def test_the_task_is_read_off_the_targets(y: np.ndarray, kind: str, num_outputs: int) -> None:
+    task = Graph.from_edges(PATH, FEATURES, y).task
+    assert (task.kind, task.num_outputs) == (kind, num_outputs)
+
+
+def test_a_task_can_be_given() -> None:
+    graph = Graph.from_edges(PATH, FEATURES, np.array([0.0, 1.0, 1.0]), task="multi-label")
+    assert graph.task == Task("multi-label", 1)
+    assert graph.y.shape == (3, 1)
+    assert Graph.from_edges(PATH, FEATURES, LABELS, task="regression").y.dtype == torch.float32
+
+
+def test_there_may_be_more_classes_than_labels() -> None:
+    assert Graph.from_edges(PATH, FEATURES, LABELS, num_classes=5).task.num_outputs == 5
+    assert Graph.from_edges(PATH, FEATURES, num_classes=5).task.num_outputs == 5
+
+
+@pytest.mark.parametrize(
+    "y",
+    [np.array([0, -1, 1]), np.array([[0, 1], [-1, -1], [1, 1]]), np.array([0.5, np.nan, 2.0])],
+    ids=["single-label", "multi-label", "regression"],
+)
+def test_an_unlabelled_node_may_be_in_no_mask(y: np.ndarray) -> None:
+    graph = Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST)
+    assert graph.task.labelled(graph.y).tolist() == [True, False, True]
+    with pytest.raises(GraphError, match=r"`val_mask` has node 1, whose label is unknown; take it out of the mask"):
+        Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST, val_mask=SECOND)
+
+
+def test_an_empty_split_is_missing() -> None:
+    graph = Graph.from_edges(PATH, FEATURES, LABELS, train_mask=FIRST, test_mask=np.zeros(3, dtype=bool))
+    assert list(graph.masks) == ["train"]
+
+
+BIG = np.array([[0.0, 1e300], [0.0, 0.0], [0.0, 0.0]])
+CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        # edges
+        ({"edges": np.array([[0], [3]])}, r"`edge_index` holds 3, but `x` has 3 rows; indices go from 0 to 2"),
+        ({"edges": np.array([[0], [-1]])}, r"`edge_index` holds -1, but `x` has 3 rows; indices go from 0 to 2"),
+        ({"edges": PATH.astype(float)}, r"`edge_index` has type float64; node indices must be integers, so convert"),
+        ({"edges": torch.zeros(2, 1)}, r"`edge_index` has type float32; node indices must be integers, so convert"),
+        ({"edges": np.array([["a"], ["b"]])}, r"`edge_index` has type <U1; node indices must be integers"),
+        ({"edges": PATH.astype(bool)}, r"`edge_index` has type bool; node indices must be integers"),
+        ({"edges": PATH.T}, r"`edge_index` has shape \(4, 2\); give two rows, sources and targets: \[2, num_edges\]"),
+        ({"edges": np.array([0, 1])}, r"`edge_index` has shape \(2,\); give two rows"),
+        ({"edges": [[0, 1], [1]]}, r"`edge_index` is not an array, its rows differ in length; give rows of one length"),
+        # features
+        ({"x": np.array([[np.nan], [0], [np.nan]])}, r"`x` holds nan \(2 such values\); replace or remove"),
+        ({"x": torch.tensor([[1.0], [torch.inf], [0]])}, r"`x` holds inf \(1 such values\); replace or remove"),
+        ({"x": BIG}, r"`x` holds inf \(1 such values\)"),
+        ({"x": np.ones(3)}, r"`x` has shape \(3,\); give one row of features per node, \[num_nodes, num_features\]"),
+        ({"x": np.ones((3, 0))}, r"`x` has shape \(3, 0\); give one row of features per node"),
+        ({"x": np.array([["a"]] * 3)}, r"`x` has type <U1; give numbers"),
+        ({"x": None}, r"`x` has type object; give numbers"),
+        ({"x": [[1, 2], [3]]}, r"`x` is not an array, its rows differ in length"),
+        (
+            {"x": torch.ones(3, 2, dtype=torch.complex64)},
+            r"`x` has layout torch.strided and type torch.complex64; give",
+        ),
+        (
+            {"x": torch.ones(3, 2).to_sparse_coo()},
+            r"`x` has layout torch.sparse_coo and type torch.float32; give dense",
+        ),
+        ({"x": CSR.with_value(torch.tensor([1.0, torch.nan]))}, r"`x` holds nan \(1 such values\)"),
+        ({"x": Csr(CSR.rowptr, torch.tensor([0, 2]), CSR.value, 2)}, r"sparse `x` has column 2, but 2 columns; fix"),
+        ({"x": Csr(CSR.rowptr, torch.tensor([0, -1]), CSR.value, 2)}, r"sparse `x` has column -1, but 2 columns; fix"),
+        ({"x": Csr(torch.tensor([0, 2, 1, 2]), CSR.col, CSR.value, 2)}, r"the row pointers of sparse `x` do not fit"),
+        ({"x": Csr(torch.tensor([1, 1, 2, 2]), CSR.col, CSR.value, 2)}, r"the row pointers .* must rise from 0"),
+        ({"x": Csr(torch.tensor([0, 1, 2, 3]), CSR.col, CSR.value, 2)}, r"the row pointers .* must rise from 0"),
+        ({"x": Csr(CSR.rowptr, CSR.col, torch.ones(3), 2)}, r"the row pointers .* must rise from 0 to their number"),
+        ({"x": Csr(CSR.rowptr, torch.zeros(2), CSR.value, 0)}, r"sparse `x` has column 0, but 0 columns"),
+        # weights
+        ({"edge_weight": np.array([1, np.nan, 1, 1])}, r"`edge_weight` holds nan \(1 such values\); replace or remove"),
+        ({"edge_weight": np.array([1, 1, 1, -2.5])}, r"`edge_weight` holds -2.5; weights must not be negative, shift"),
+        ({"edge_weight": np.ones(3)}, r"`edge_weight` has shape \(3,\); give one weight per edge, \[4\]"),
+        ({"edge_weight": np.array(["a"] * 4)}, r"`edge_weight` has type <U1; give numbers"),
+        # targets
+        ({"y": LABELS, "num_classes": 1}, r"`y` holds label 1; labels go from 0 to 0, and -1 means unknown"),
+        ({"y": np.array([0, -2, 1])}, r"`y` holds label -2; labels go from 0 to 1, and -1 means unknown"),
+        ({"y": np.array([0, 1])}, r"`y` has shape \(2,\); give one label per node, \[3\] or \[3, C\]"),
+        ({"y": np.zeros((3, 1, 1))}, r"`y` has shape \(3, 1, 1\); give one label per node"),
+        ({"y": np.zeros((3, 0))}, r"`y` has shape \(3, 0\); give one label per node"),
+        ({"y": np.array(["a", "b", "c"])}, r"`y` has type <U1; give numbers"),
+        ({"y": np.array([0.0, np.inf, 1.0])}, r"`y` holds an infinite value; use NaN for a node without a target"),
+        ({"y": np.eye(3) * 2, "task": "multi-label"}, r"`y` holds 2.0; a multi-label target is 0, 1, or a row of -1"),
+        (
+            {"y": np.ones(3), "task": "single-label"},
+            r"`y` has shape \(3,\) and type torch.float64; single labels are int",
+        ),
+        ({"y": np.ones((3, 2), int), "task": "single-label"}, r"`y` has shape \(3, 2\) and type torch.int64; single"),
+        (
+            {"y": LABELS, "task": "ranking"},
+            r"`task` is `ranking`; choose one of: auto, single-label, multi-label, regr",
+        ),
+        ({"y": LABELS, "num_classes": 0}, r"`num_classes` is 0; there must be at least one class"),
+        ({"y": LABELS, "class_names": ("a",)}, r"`class_names` has 1 names for 2 classes; give one name per class"),
+        # masks
+        (
+            {"y": LABELS, "train_mask": LABELS},
+            r"`train_mask` has shape \(3,\) and type torch.int64; give a bool per no",
+        ),
+        (
+            {"y": LABELS, "val_mask": FIRST[:2]},
+            r"`val_mask` has shape \(2,\) and type torch.bool; give a bool per node",
+        ),
+        ({"y": LABELS, "test_mask": "all"}, r"`test_mask` has type <U3; give numbers"),
+        (
+            {"y": LABELS, "train_mask": FIRST, "test_mask": FIRST},
+            r"`test_mask` overlaps an earlier mask at node 0; a no",
+        ),
+        ({"y": LABELS, "train_mask": ~(FIRST | ~FIRST)}, r"`train_mask` is empty; mark at least one labelled node"),
+        (
+            {"train_mask": FIRST},
+            r"`train_mask` has node 0, whose label is unknown; take it out of the mask or label it",
+        ),
+        # ids
+        ({"node_ids": ["a", "b", "a"]}, r"`node_ids` holds 'a' more than once; every node needs an id of its own"),
+        ({"node_ids": [7, 8, 7]}, r"`node_ids` holds 7 more than once"),
+        ({"node_ids": ["a", "b"]}, r"`node_ids` has shape \(2,\) and type <U1; give 3 integers or strings, one per no"),
+        ({"node_ids": np.array([0.5, 1, 2])}, r"`node_ids` has shape \(3,\) and type float64; give 3 integers or str"),
+        ({"node_ids": [[1], 2, 3]}, r"`node_ids` is not an array"),
+        ({"node_ids": [10, 11, 12]}, r"`edge_index` names node 0, which is not in `node_ids`; add it or drop the edge"),
+        (
+            {"edges": np.array([["a"], ["z"]]), "node_ids": ["a", "b", "c"]},
+            r"`edge_index` names node 'z', which is not",
+        ),
+    ],
+)
+def test_what_cannot_be_right_is_refused(changes: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"edges": PATH, "x": FEATURES} | changes
+    with pytest.raises(GraphError, match=message):
+        Graph.from_edges(**arguments)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "uint64", "int8", "float16", "float64", ">f4", "longdouble"])
+def test_features_of_any_number_type_become_float32(dtype: str) -> None:
+    x = np.array([[0, 1], [1, 0], [1, 1]], dtype=dtype)
+    x.flags.writeable = False
+    graph = Graph.from_edges(PATH, x)
+    assert isinstance(graph.x, Tensor)
+    assert graph.x.dtype == torch.float32
+    assert graph.x.tolist() == [[0, 1], [1, 0], [1, 1]]
+
+
+def test_labels_and_edges_of_a_foreign_byte_order_are_read() -> None:
+    graph = Graph.from_edges(PATH.astype(">i2"), FEATURES, LABELS.astype(">u8"), edge_weight=np.ones(4, dtype=">f8"))
+    assert graph.y.tolist() == [0, 1, 0]
+    assert torch.equal(graph.adj.to_dense(), Graph.from_edges(PATH, FEATURES).adj.to_dense())
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_a_sparse_tensor_stays_sparse() -> None:
+    graph = Graph.from_edges(PATH, torch.from_numpy(FEATURES).to_sparse_csr())
+    assert isinstance(graph.x, Csr)
+    assert graph.x.to_dense().tolist() == FEATURES.tolist()
+    assert graph.in_channels == 2
+
+
+def test_features_do_not_take_a_gradient_along() -> None:
+    graph = Graph.from_edges(PATH, torch.ones(3, 2, requires_grad=True))
+    assert isinstance(graph.x, Tensor)
+    assert not graph.x.requires_grad
+
+
+def test_rows_are_normalised_and_empty_ones_stay_empty() -> None:
+    x = np.array([[1.0, -3.0], [0.0, 0.0], [2.0, 2.0]])
+    expected = [[0.25, -0.75], [0, 0], [0.5, 0.5]]
+    dense = Graph.from_edges(PATH, x).row_normalized()
+    assert isinstance(dense.x, Tensor)
+    assert dense.x.tolist() == expected
+    sparse = Csr.from_arrays(np.array([0, 2, 2, 4]), np.array([0, 1, 0, 1]), np.array([1.0, -3.0, 2.0, 2.0]), 2)
+    for dtype in (torch.float32, torch.float64):
+        normalized = Graph.from_edges(PATH, sparse).to(dtype).row_normalized()
+        assert isinstance(normalized.x, Csr)
+        assert normalized.x.value.dtype == dtype
+        assert normalized.x.to_dense().tolist() == expected
+
+
+def test_a_graph_moves_as_a_whole() -> None:
+    graph = Graph.from_edges(PATH, FEATURES, LABELS, train_mask=FIRST)
+    double = graph.to(torch.float64)
+    assert isinstance(double.x, Tensor)
+    assert double.x.dtype == double.adj.value.dtype == torch.float64
+    assert torch.equal(double.y, graph.y)
+    meta = graph.to("meta")
+    assert isinstance(meta.x, Tensor)
+    parts = (meta.x, meta.y, meta.adj.value, meta.degree, meta.masks["train"])
+    assert {part.device.type for part in parts} == {meta.device.type} == {"meta"}
+
+
+def test_training_nodes_are_counted() -> None:
+    graph = Graph.from_edges(PATH, FEATURES, LABELS, train_mask=FIRST | SECOND)
+    assert graph.num_train == 2
+    with pytest.raises(GraphError, match=r"graph `mine` has no training nodes; give it labels `y` and a `train_mask`"):
+        _ = Graph.from_edges(PATH, FEATURES, name="mine").num_train
+
+
+def pyg_data(**fields: Any) -> Any:
+    data = pytest.importorskip("torch_geometric.data")
+    base = {"x": torch.from_numpy(FEATURES).float(), "edge_index": torch.from_numpy(PATH)}
+    return data.Data(**base | fields)
+
+
+def test_a_graph_from_pyg() -> None:
+    data = pyg_data(
+        y=torch.from_numpy(LABELS),
+        train_mask=torch.from_numpy(FIRST),
+        val_mask=torch.from_numpy(SECOND),
+        edge_weight=torch.tensor([2.0, 2.0, 0.5, 0.5]),
+    )
+    graph = Graph.from_data(data, name="pyg")
+    expected = Graph.from_edges(PATH, FEATURES, LABELS, edge_weight=np.array([2.0, 2.0, 0.5, 0.5]))
+    assert torch.equal(graph.adj.to_dense(), expected.adj.to_dense())
+    assert graph.y.tolist() == LABELS.tolist()
+    assert {split: mask.tolist() for split, mask in graph.masks.items()} == {
+        "train": FIRST.tolist(),
+        "val": SECOND.tolist(),
+    }
+    assert graph.name == "pyg"
+
+
+def test_a_column_of_labels_from_pyg_is_flattened() -> None:
+    graph = Graph.from_data(pyg_data(y=torch.from_numpy(LABELS)[:, None]))
+    assert graph.task.kind == "single-label"
+    assert Graph.from_data(pyg_data()).y.tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"x": None}, r"`data.x` is missing; `Graph.from_data` needs `x` and `edge_index`"),
+        ({"edge_index": None}, r"`data.edge_index` is missing; `Graph.from_data` needs"),
+        (
+            {"y": torch.zeros(3).long(), "train_mask": torch.ones(3, 10).bool()},
+            r"`data.train_mask` has shape \(3, 10\); choose one split, such as `mask\[:, 0\]`",
+        ),
+    ],
+)
+def test_what_pyg_data_lacks_is_named(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        Graph.from_data(pyg_data(**fields))
