@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from experiments import demo as demo_experiment
+from experiments import minibatch as minibatch_experiment
 from experiments import planetoid as planetoid_experiment
 
 app = typer.Typer(
@@ -26,3 +27,9 @@ def demo() -> None:
 def planetoid(seeds: Seeds = 10, root: Root = None, device: Device = "auto", workers: Workers = 2) -> None:
     """Cora, CiteSeer and PubMed, public split."""
     planetoid_experiment.main(seeds, root, device, workers)
+
+
+@app.command()
+def minibatch(seeds: Seeds = 5, root: Root = None, device: Device = "auto", workers: Workers = 1) -> None:
+    """Mini-batches against full batch on arxiv and wordnet."""
+    minibatch_experiment.main(seeds, root, device, workers)

@@ -3,8 +3,9 @@
 `V` nodes of the batch, `T` targets among them (the first rows), `F` rows the transform runs on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -29,6 +30,27 @@ class Batch:
         """Ids of the nodes this batch is about, [T]."""
         return self.nodes[: self.num_targets]
 
+    def to(self, device: torch.device) -> "Batch":
+        """The batch on a device; a matrix that several layers share is moved once."""
+        if device == self.nodes.device:
+            return self
+        return self._map(lambda part: part.to(device, non_blocking=True))
+
+    def pin(self) -> "Batch":
+        """The batch in page-locked memory, from which an accelerator copies on its own."""
+        return self._map(lambda part: part.pin_memory())
+
+    def _map(self, move: Callable[[Any], Any]) -> "Batch":
+        moved = {id(adj): move(adj) for adj in self.adjs}
+        return Batch(
+            x=move(self.x),
+            y=move(self.y),
+            weight=move(self.weight),
+            nodes=move(self.nodes),
+            num_targets=self.num_targets,
+            adjs=[moved[id(adj)] for adj in self.adjs],
+        )
+
     @staticmethod
     def full(graph: Graph, num_layers: int) -> "Batch":
         """The whole graph as one batch: every node a target, the same matrix at every layer."""
@@ -40,6 +62,28 @@ class Batch:
             num_targets=graph.num_nodes,
             adjs=[graph.adj] * num_layers,
         )
+
+
+class Loader(Protocol):
+    """Gives the batches of an epoch, and can stop and go on at any of them."""
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches that are left of this epoch."""
+
+    def upcoming(self) -> Batch | None:
+        """The batch that comes next, for those who prepare."""
+
+    def sweep(self) -> Iterator[Batch]:
+        """Every node once, outside the course of the epochs."""
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the loader stands, in a few integers."""
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Goes on from there."""
 
 
 def loss_weight(graph: Graph, num_batches: int = 1) -> Tensor:

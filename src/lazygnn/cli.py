@@ -6,7 +6,7 @@ import platform
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -17,10 +17,12 @@ from lazygnn import workflow
 from lazygnn.config import Options, TrainerOptions, parse_assignments, read_toml
 from lazygnn.data.datasets import EMBEDDED
 from lazygnn.data.download import SOURCES
+from lazygnn.data.partition import PartitionMethod
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.methods import METHODS, find_method, recipe_names, resolve
 from lazygnn.training.predict import check_format, prediction_table, write_table
 from lazygnn.training.run import Run
+from lazygnn.training.saving import Interrupted
 
 app = typer.Typer(
     help="Trains graph neural networks with long reach on large graphs, by lazy propagation.",
@@ -38,6 +40,11 @@ def main() -> None:
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
     try:
         app()
+    except Interrupted as stop:
+        Console(stderr=True).print(
+            f"{stop}; the run is saved, go on with `lazygnn train --resume RUN`", highlight=False
+        )
+        sys.exit(128 + stop.signum)
     except (GraphError, ConfigError, CheckpointError) as error:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
@@ -61,18 +68,45 @@ def list_command(
 
 
 @app.command()
+def prepare(
+    dataset: Annotated[str, typer.Argument(help="A data set's name, or a path.")],
+    num_parts: Annotated[int, typer.Option(help="Parts to cut the graph into.")] = 50,
+    partition: Annotated[PartitionMethod, typer.Option(help="How to cut.")] = "metis",
+    num_layers: Annotated[int, typer.Option(help="Hops of the paper's halo to measure.")] = 2,
+    seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
+    root: RootOption = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the graph as a folder that is memory-mapped.")] = None,
+) -> None:
+    """Downloads, checks and partitions a data set ahead of time; prints edge cut and halo sizes as JSON."""
+    with Console(stderr=True).status(f"loading {dataset}") as status:
+        typer.echo(
+            json.dumps(workflow.prepare(dataset, num_parts, partition, num_layers, seed, root, out, status.update))
+        )
+
+
+@app.command()
 def train(
-    method: Annotated[str, typer.Argument(help="A method that `lazygnn list` shows.")],
-    dataset: Annotated[str, typer.Argument(help="A data set's name, or the path of an .npz file.")],
+    method: Annotated[str | None, typer.Argument(help="A method that `lazygnn list` shows.")] = None,
+    dataset: Annotated[str | None, typer.Argument(help="A data set's name, or a path.")] = None,
     root: RootOption = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of options, over the recipe.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, over everything; repeatable.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of weights, dropout and batches.")] = 0,
     device: DeviceOption = "auto",
     out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/<dataset>-<method>-<seed>.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run from its last checkpoint.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Trains a method on a data set; the last line on stdout is the result as JSON."""
+    if resume is not None:
+        if method is not None or config is not None or set_ or out is not None:
+            raise ConfigError("`--resume` goes on with the run's own configuration; give no method, options or `--out`")
+        typer.echo(json.dumps(workflow.resume(resume, quiet=quiet)))
+        return
+    if method is None or dataset is None:
+        raise ConfigError(
+            "give a method and a data set, such as `lazygnn train lazygnn wordnet-small`, or `--resume RUN`"
+        )
     values = ({} if config is None else read_toml(config)) | parse_assignments(set_ or [])
     resolved = resolve(method, dataset, values, seed=seed, device=device, root=root)
     typer.echo(json.dumps(workflow.train(resolved, out, quiet=quiet)))
@@ -107,11 +141,14 @@ def show(run: RunArgument) -> None:
     console = Console()
     console.print_json(opened.config().record())
     log = opened.history()
-    table = Table("epoch", "loss", "train", "val", "test", "seconds", title="course")
-    for line in log[:: max(len(log) // 20, 1)]:
+    looks = sorted({name for line in log for name in line.get("laziness") or {}})
+    table = Table("epoch", "loss", "train", "val", "test", "seconds", *looks, title="course")
+    for line in _about_twenty(log):
         scores = line["scores"] or {}
         cells = [f"{scores[split]:.4f}" if split in scores else "" for split in ("train", "val", "test")]
-        table.add_row(str(line["epoch"]), f"{line['loss']:.4f}", *cells, f"{line['seconds']:.3f}")
+        seen = line.get("laziness") or {}
+        cells += [f"{line['seconds']:.3f}", *(f"{seen[name]:.3f}" if name in seen else "" for name in looks)]
+        table.add_row(str(line["epoch"]), f"{line['loss']:.4f}", *cells)
     console.print(table)
     result = opened.result()
     console.print_json(json.dumps(result) if result else '{"result": "training has not ended"}')
@@ -142,6 +179,14 @@ def doctor() -> None:
     ):
         table.add_row(package, _version(package))
     Console().print(table)
+
+
+def _about_twenty(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines spread over the course; where histories were looked at, those lines."""
+    looked = [line for line in log if line.get("laziness")]
+    chosen = looked if len(looked) >= 5 else log
+    kept = chosen[:: max(len(chosen) // 20, 1)]
+    return kept if not log or kept[-1] is log[-1] else [*kept, log[-1]]
 
 
 def _options_table(title: str, options: type[Options]) -> Table:

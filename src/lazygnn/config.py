@@ -34,6 +34,9 @@ class TrainerOptions(Options):
     clip_norm: float | None = Field(None, gt=0, description="largest norm of a gradient")
     patience: int | None = Field(None, ge=1, description="stop after so many epochs without a better validation score")
     eval_every: int = Field(1, ge=1, description="epochs between two evaluations")
+    diagnose_every: int = Field(20, ge=0, description="epochs between two looks at the histories; 0 means never")
+    checkpoint_every: int | None = Field(None, ge=1, description="batches between two checkpoints")
+    checkpoint_minutes: float = Field(10.0, gt=0, description="minutes between two checkpoints")
     metric: str = Field("auto", description="accuracy, micro-f1, roc-auc or r2; auto takes the one of the task")
 
 

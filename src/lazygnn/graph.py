@@ -140,6 +140,30 @@ class Graph:
             masks={split: mask.to(target) for split, mask in self.masks.items()},
         )
 
+    def permute(self, order: Tensor) -> "Graph":
+        """The same graph with node `order[i]` at position `i`; the identity gives the graph itself."""
+        identity = torch.arange(self.num_nodes)
+        if order.shape != identity.shape or not torch.equal(order.cpu().long().sort().values, identity):
+            raise ValueError(
+                f"`order`, of shape {tuple(order.shape)}, must hold every node from 0 to {self.num_nodes - 1} once"
+            )
+        order = order.cpu().long()
+        if torch.equal(order, identity):
+            return self
+
+        def take(rows: Tensor) -> Tensor:
+            return rows[order.to(rows.device)]
+
+        return replace(
+            self,
+            x=self.x.select(order.to(self.x.device)) if isinstance(self.x, Csr) else take(self.x),
+            y=take(self.y),
+            adj=self.adj.permute(order.to(self.device)),
+            degree=take(self.degree),
+            masks={split: take(mask) for split, mask in self.masks.items()},
+            node_ids=None if self.node_ids is None else self.node_ids[order.numpy()],
+        )
+
     def row_normalized(self) -> "Graph":
         """The same graph with the absolute values of every feature row summing to one; empty rows stay empty."""
         if isinstance(self.x, Csr):

@@ -5,18 +5,22 @@ iteration run on the gradient, Eqs. (11)-(12), so no intermediate value is ever 
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from lazygnn import ops
 from lazygnn.batch import Batch
-from lazygnn.history import History, NoHistory, pad_rows
+from lazygnn.history import History, NoHistory, StoredHistory, pad_rows
 from lazygnn.ops import Adjacency
 from lazygnn.solve import check_alpha, solve
+
+# device memory that inference may take for what it propagates
+INFERENCE_BYTES = 2**30
 
 
 def diffuse(adjs: Sequence[Adjacency], x: Tensor, source: Tensor, alpha: float) -> Tensor:
@@ -35,7 +39,13 @@ class Propagation(nn.Module):
 
     @abstractmethod
     def infer(self, x_in: Tensor, adj: Adjacency) -> Tensor:
-        """Propagates over the whole graph as prediction should, [N, C] -> [N, C]; reads no history."""
+        """Propagates over the whole graph as prediction should, [N, C] -> [N, C]; reads no history.
+
+        The matrix lies on the compute device; `x_in` may lie in host memory or a memory map, and so does the result.
+        """
+
+    def fill(self, x_in: Tensor, batch: Batch) -> None:
+        """Gives every target a first history; where there is none, there is nothing to do."""
 
 
 class NoPropagation(Propagation):
@@ -62,9 +72,13 @@ class Diffusion(Propagation):
 
     def infer(self, x_in: Tensor, adj: Adjacency) -> Tensor:
         """`eval_layers` exact steps from `x_in`, or the fixed point where `eval_layers` is `None`."""
-        if self.eval_layers is None:
-            return solve(adj, x_in, self.alpha, tolerance=self.eval_tolerance).x
-        return diffuse([adj] * self.eval_layers, x_in, x_in, self.alpha)
+
+        def propagate(columns: Tensor) -> Tensor:
+            if self.eval_layers is None:
+                return solve(adj, columns, self.alpha, tolerance=self.eval_tolerance).x
+            return diffuse([adj] * self.eval_layers, columns, columns, self.alpha)
+
+        return by_columns(propagate, x_in, adj.device)
 
 
 class ExactPropagation(Diffusion):
@@ -116,6 +130,19 @@ class LazyPropagation(Diffusion):
         self.features = features
         self.gradients: History = NoHistory() if gradients is None else gradients
 
+    def fill(self, x_in: Tensor, batch: Batch) -> None:
+        """Stores the targets' input as their first solution, so that no halo row is ever empty."""
+        self.features.push(batch.targets, x_in, x_in)
+
+    def stored_error(self, adj: Adjacency, x_in: Callable[[], Tensor]) -> float | None:
+        """`|stored - x_star| / |x_star|` for the inputs stored beside it, or else for `x_in()`; in host memory."""
+        if not isinstance(self.features, StoredHistory):
+            return None
+        stored = self.features.values.read_all()
+        inputs = x_in().cpu() if self.features.inputs is None else self.features.inputs.read_all()
+        solution = by_columns(lambda x: solve(adj, x, self.alpha, tolerance=1e-3).x, inputs, adj.device)
+        return float(torch.linalg.vector_norm(stored - solution) / torch.linalg.vector_norm(solution))
+
     def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
         """Propagates the batch lazily; in evaluation mode exactly, which needs the whole graph."""
         if self.training:
@@ -123,6 +150,17 @@ class LazyPropagation(Diffusion):
         if batch.adjs[0].num_rows != batch.adjs[0].num_cols:
             raise ValueError("evaluation propagates over the whole graph; use `model.infer(graph)` or `Batch.full`")
         return self.infer(x_in, batch.adjs[0])
+
+
+def by_columns(propagate: Callable[[Tensor], Tensor], x: Tensor, device: torch.device) -> Tensor:
+    """Applies `propagate` to as many columns at a time as `INFERENCE_BYTES` holds, in place where that saves a copy."""
+    # a solver holds four tensors of its input's size
+    width = max(INFERENCE_BYTES // (4 * max(len(x), 1) * x.element_size()), 1)
+    if width >= x.shape[1] and x.device == device:
+        return propagate(x)
+    for columns in x.split(width, dim=1):
+        columns.copy_(propagate(columns.to(device).contiguous()))
+    return x
 
 
 def _propagate(x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:

@@ -42,12 +42,12 @@ def solve(
     check_alpha(alpha)
     most = num_products(alpha, tolerance, solver)
     rho = 1 - alpha
-    scale = float(torch.linalg.vector_norm(x_in))
+    scale = float(torch.linalg.vector_norm(x_in.detach()))
     x, before, omega = x_in, x_in, 2.0
     for k in range(most):
         image = ops.step(adj, x, x_in, alpha)
         # |x - x_star| <= |image - x| / alpha, so a smooth input may stop early
-        error = float(torch.linalg.vector_norm(image - x)) / alpha
+        error = float(torch.linalg.vector_norm((image - x).detach())) / alpha
         if error <= tolerance * scale:
             return Solution(x, k + 1, error / max(scale, 1e-300))
         if solver == "chebyshev" and k > 0:

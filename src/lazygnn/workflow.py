@@ -1,6 +1,8 @@
 """What the commands do: train a configuration into a run folder, evaluate it, predict with it."""
 
-from dataclasses import replace
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,19 @@ from torch import Tensor
 
 from lazygnn.config import Config
 from lazygnn.data import load_graph
+from lazygnn.data.folder import save_folder
+from lazygnn.data.partition import PartitionMethod, default_cache, describe, partition
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
-from lazygnn.methods import Built, build
+from lazygnn.methods import Place, build, build_model, place_graph
+from lazygnn.model import Model
 from lazygnn.training import EpochReport, Trainer, evaluate, infer
+from lazygnn.training.checkpoint import CheckpointFolder
 from lazygnn.training.metrics import find_metric
 from lazygnn.training.plot import plot_curves
 from lazygnn.training.progress import EpochProgress
-from lazygnn.training.run import CURVES, Run, peak_memory_mib
+from lazygnn.training.run import CHECKPOINTS, CURVES, HISTORIES, Run, peak_memory_mib
+from lazygnn.training.saving import Saver
 
 
 def train(
@@ -35,28 +42,58 @@ def train(
     """
     device = choose_device(config.device)
     graph = load_graph(config.dataset, config.root) if graph is None else graph
-    torch.manual_seed(config.seed)
-    built = build(config, graph, device)
-    find_metric(config.trainer.metric, graph.task)
     run = Run.create(out if out is not None else _free_folder(config), config)
-    with EpochProgress(config.method, config.trainer.epochs, quiet=quiet) as progress:
+    try:
+        trainer = _trainer(run, config, graph, device)
+    except BaseException:
+        # nothing has been trained yet: leave no folder behind that a second try would stumble over
+        shutil.rmtree(run.path)
+        raise
+    return _fit(run, config, trainer, quiet=quiet)
+
+
+def resume(path: Path, *, quiet: bool = False) -> dict[str, Any]:
+    """Goes on with a run from its last good checkpoint, or from its start where there is none yet."""
+    run = Run.open(path)
+    config = run.config()
+    checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
+    graph = load_graph(config.dataset, config.root)
+    trainer = _trainer(run, config, graph, choose_device(config.device))
+    if checkpoint is not None:
+        trainer.restore(checkpoint.tensors, checkpoint.state)
+    run.rewind(trainer.epoch)
+    return _fit(run, config, trainer, quiet=quiet)
+
+
+def _trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Trainer:
+    torch.manual_seed(config.seed)
+    built = build(config, graph, device, folder=run.path / HISTORIES, cache=default_cache())
+    return Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
+
+
+def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str, Any]:
+    saver = Saver(CheckpointFolder(run.path / CHECKPOINTS), config.trainer)
+    trainer.on_batch = saver
+    with EpochProgress(config.method, config.trainer.epochs, quiet=quiet) as progress, saver.listening():
 
         def on_epoch(report: EpochReport) -> None:
             run.log(report)
             progress.show(report)
 
-        trainer = Trainer(built.model, built.loader, built.graph, config.trainer, on_epoch=on_epoch)
+        trainer.on_epoch = on_epoch
         try:
-            fit = trainer.fit()
+            trainer.run()
         except FloatingPointError as error:
             raise ConfigError(str(error)) from error
-    run.save_weights(built.model.state_dict())
+        saver.save(trainer)
+    fit = trainer.finish()
+    run.save_weights(trainer.model.state_dict())
     plot_curves({config.method: run.history()}, run.path / CURVES)
-    result = _summary(config, built.graph, fit.scores) | {
+    result = _summary(config, trainer.graph, fit.scores) | {
         "epochs": fit.epochs,
         "best_epoch": fit.best_epoch,
         "seconds_per_epoch": fit.seconds_per_epoch,
-        "peak_memory_mib": peak_memory_mib(device),
+        "peak_memory_mib": peak_memory_mib(trainer.model.device),
         "run": str(run.path),
     }
     run.save_result(result)
@@ -69,10 +106,10 @@ def evaluate_run(path: Path, *, device: str = "auto", root: str | None = None) -
     config = run.config()
     chosen = choose_device(device)
     graph = load_graph(config.dataset, root if root is not None else config.root)
-    built = _restore(run, config, graph, chosen)
-    scores = evaluate(built.model, built.graph, config.trainer.metric)
+    model, graph = _restore(run, config, graph, chosen)
+    scores = evaluate(model, graph, config.trainer.metric)
     trained = run.result()
-    return _summary(config, built.graph, scores) | {
+    return _summary(config, graph, scores) | {
         "epochs": trained.get("epochs"),
         "best_epoch": trained.get("best_epoch"),
         "seconds_per_epoch": trained.get("seconds_per_epoch"),
@@ -100,8 +137,42 @@ def predict_run(
         )
     # the task is that of training: a new graph need not have labels
     graph = replace(graph, task=trained_on.task)
-    built = _restore(run, config, graph, choose_device(device))
-    return infer(built.model, built.graph), graph, trained_on
+    model, placed = _restore(run, config, graph, choose_device(device))
+    return infer(model, placed), graph, trained_on
+
+
+def prepare(
+    dataset: str,
+    num_parts: int,
+    method: PartitionMethod,
+    num_layers: int,
+    seed: int = 0,
+    root: str | None = None,
+    out: Path | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Loads and partitions a data set, so that training finds it in the cache; returns what the parts look like.
+
+    Args:
+        dataset: A name or a path.
+        num_parts: Parts to cut the graph into.
+        method: `metis`, `random` or `contiguous`.
+        num_layers: Hops of the halo to measure.
+        seed: Of the partition.
+        root: Folder of data files.
+        out: Also writes the permuted graph as a folder that `load_graph` maps into memory; train on it with
+            `partition = "contiguous"`.
+        tell: Told what is being done.
+    """
+    graph = load_graph(dataset, root)
+    tell(f"partitioning {graph.num_nodes:,} nodes into {num_parts} parts")
+    parts = partition(graph, num_parts, method=method, seed=seed, cache=default_cache())
+    tell("measuring the halos")
+    summary = asdict(describe(graph, parts, num_layers))
+    if out is not None:
+        tell(f"writing {out}")
+        save_folder(graph.permute(parts.order), out)
+    return {"dataset": dataset, "nodes": graph.num_nodes, "edges": graph.num_edges} | summary
 
 
 def choose_device(name: str) -> torch.device:
@@ -119,14 +190,15 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def _restore(run: Run, config: Config, graph: Graph, device: torch.device) -> Built:
-    built = build(config, graph, device)
+def _restore(run: Run, config: Config, graph: Graph, device: torch.device) -> tuple[Model, Graph]:
+    graph = place_graph(config, graph, device)
+    model = build_model(config, graph, Place(device, training=False))
     try:
-        built.model.load_state_dict(run.load_weights())
+        model.load_state_dict(run.load_weights())
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"the weights in `{run.path}` do not fit its configuration: {reason}") from error
-    return built
+    return model, graph
 
 
 def _summary(config: Config, graph: Graph, scores: dict[str, float]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from lazygnn.data.download import SOURCES, download
+from lazygnn.data.folder import HEADER, load_folder
 from lazygnn.data.npz import read_npz
 from lazygnn.data.ogb import read_ogb
 from lazygnn.data.planetoid import read_planetoid
@@ -24,8 +25,9 @@ _READERS: dict[str, Callable[[Path, str], Graph]] = {
 def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
     """Finds a graph and checks it.
 
-    Looked up in this order: a path to an `.npz` file; `<root>/<name>.npz`; the graph inside the package; the raw files
-    of a public data set under `<root>/<name>`, downloaded if they are not there yet.
+    Looked up in this order: a path to an `.npz` file or to a folder with a `graph.json`; `<root>/<name>.npz`; the
+    folder `<root>/<name>`; the graph inside the package; the raw files of a public data set under `<root>/<name>`,
+    downloaded if they are not there yet.
 
     Args:
         name: A path, or a name that `lazygnn list` shows.
@@ -36,12 +38,18 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
         if not path.is_file():
             raise GraphError(f"no file `{path}`; give the path of an .npz file or the name of a data set")
         return read_npz(path)
+    if (path / HEADER).is_file():
+        return load_folder(path)
     name, folder = str(name), data_root(root)
     if (folder / f"{name}.npz").is_file():
         return read_npz(folder / f"{name}.npz")
+    if (folder / name / HEADER).is_file():
+        return load_folder(folder / name)
     if name == EMBEDDED:
         with resources.as_file(resources.files("lazygnn.data") / f"{EMBEDDED}.npz") as file:
             return read_npz(file)
+    if name not in SOURCES and path.is_dir():
+        raise GraphError(f"folder `{path}` has no `{HEADER}`; give one that `save_folder` wrote, or an .npz file")
     if name not in SOURCES:
         known = ", ".join(sorted([EMBEDDED, *SOURCES]))
         raise GraphError(f"unknown data set `{name}`: no file `{folder / name}.npz`; choose one of: {known}")

@@ -1,7 +1,6 @@
 """The whole graph as the only batch of an epoch."""
 
 from collections.abc import Iterator
-from functools import cached_property
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
@@ -11,16 +10,30 @@ class FullLoader:
     """Gives the same batch every epoch."""
 
     def __init__(self, graph: Graph, num_layers: int) -> None:
-        self.graph = graph
-        self.num_layers = num_layers
-
-    @cached_property
-    def batch(self) -> Batch:
-        """The batch, made on first use: a model that only predicts needs none, nor a training node."""
-        return Batch.full(self.graph, self.num_layers)
+        self.batch = Batch.full(graph, num_layers)
+        self.epoch, self.position = 0, 0
 
     def __len__(self) -> int:
         return 1
 
     def __iter__(self) -> Iterator[Batch]:
+        if self.position == 0:
+            self.position = 1
+            yield self.batch
+        self.epoch, self.position = self.epoch + 1, 0
+
+    def upcoming(self) -> Batch | None:
+        """Nothing comes after the only batch."""
+        return None
+
+    def sweep(self) -> Iterator[Batch]:
+        """The batch, outside the course of the epochs."""
         yield self.batch
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the loader stands."""
+        return {"epoch": self.epoch, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Goes on from there."""
+        self.epoch, self.position = state["epoch"], state["position"]

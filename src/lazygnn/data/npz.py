@@ -42,7 +42,9 @@ def read_npz(path: Path) -> Graph:
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     wanted = {"edge_index", "x", *_SPARSE, *_OPTIONAL}
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # numpy would leave a broken file open
+        with path.open("rb") as stream:
+            file = np.load(stream, allow_pickle=False)
             if not isinstance(file, np.lib.npyio.NpzFile):
                 raise GraphError("this is a single array; store several named ones with `numpy.savez`")
             fields = {name: file[name] for name in file.files if name in wanted}

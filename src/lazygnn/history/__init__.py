@@ -1,12 +1,35 @@
 """Histories: what earlier training steps have already propagated."""
 
-import torch
+from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal, get_args
 
-from lazygnn.history.base import History, NoHistory, Store, StoredHistory, pad_rows
+import torch
+from torch import nn
+
+from lazygnn.history.base import History, NoHistory, Store, pad_rows
+from lazygnn.history.codec import Codec, Layout, Parts
 from lazygnn.history.device import DeviceStore
+from lazygnn.history.disk import HistoryFileError, map_files
+from lazygnn.history.host import HostStore
+from lazygnn.history.stored import StoredHistory
+from lazygnn.history.transfer import CudaTransfer
 from lazygnn.warmstart import WarmStart
 
-__all__ = ["History", "NoHistory", "Store", "StoredHistory", "open_history", "pad_rows"]
+__all__ = [
+    "History",
+    "HistoryFileError",
+    "NoHistory",
+    "Store",
+    "StoredHistory",
+    "Tier",
+    "named_histories",
+    "open_history",
+    "pad_rows",
+]
+
+Tier = Literal["device", "host", "disk"]
 
 
 def open_history(
@@ -14,9 +37,12 @@ def open_history(
     channels: int,
     start: WarmStart,
     *,
+    tier: Tier = "device",
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
     compute_dtype: torch.dtype = torch.float32,
+    folder: Path | None = None,
+    name: str = "history",
 ) -> StoredHistory:
     """Opens an empty history for every node of a graph.
 
@@ -24,12 +50,68 @@ def open_history(
         num_nodes: Number of rows.
         channels: Width of what is propagated.
         start: The warm start; `Drift` keeps a second tensor with the inputs of the last visit.
-        dtype: Type the rows are kept in.
+        tier: Where the rows are kept: on the compute device, in host memory, or in files under `folder`.
+        dtype: Type the rows are kept in; `torch.int8` adds a scale for every row.
         device: The compute device.
         compute_dtype: Type the rows are handed out in.
+        folder: Where the disk tier makes its files; they take room on the disk as rows are written.
+        name: What the names of those files begin with; files of an earlier history of that name are replaced.
+
+    Raises:
+        HistoryFileError: The files of the disk tier cannot be made, or the disk has no room for them.
     """
+    _check(num_nodes, channels, tier, folder, name)
+    device, codec = torch.device(device), Codec(dtype, compute_dtype)
+    layout = codec.layout(num_nodes, channels)
+    # a thread starts when it is first used and ends with the stores that share it
+    worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"lazygnn-{name}")
 
-    def store() -> Store:
-        return DeviceStore(num_nodes, channels, dtype=dtype, device=torch.device(device), compute_dtype=compute_dtype)
+    def store(kind: str) -> Store:
+        parts = _allocate(layout, tier, device, folder, f"{name}.{kind}")
+        return _make_store(parts, codec, device, worker)
 
-    return StoredHistory(start, store(), store() if start.keeps_inputs else None)
+    return StoredHistory(start, store("values"), store("inputs") if start.keeps_inputs else None)
+
+
+def named_histories(module: nn.Module) -> dict[str, StoredHistory]:
+    """The histories a model keeps, by the path of the attribute that holds them; in a list, `name.0` and so on."""
+    found: dict[str, StoredHistory] = {}
+    for path, submodule in module.named_modules():
+        for name, value in _named_values(submodule, path):
+            if isinstance(value, StoredHistory) and value not in found.values():
+                found[name] = value
+    return found
+
+
+def _named_values(module: nn.Module, path: str) -> Iterator[tuple[str, object]]:
+    for attribute, value in vars(module).items():
+        name = f"{path}.{attribute}" if path else attribute
+        if isinstance(value, (list, tuple)):
+            yield from ((f"{name}.{index}", item) for index, item in enumerate(value))
+        else:
+            yield name, value
+
+
+def _allocate(layout: Layout, tier: Tier, device: torch.device, folder: Path | None, name: str) -> Parts:
+    if tier == "disk" and folder is not None:
+        return map_files(layout, folder, name)
+    place = device if tier == "device" else "cpu"
+    return {part: torch.zeros(shape, dtype=dtype, device=place) for part, (shape, dtype) in layout.items()}
+
+
+def _make_store(parts: Parts, codec: Codec, device: torch.device, worker: Executor) -> Store:
+    if device.type == "cuda" and not parts["rows"].is_cuda:
+        return HostStore(parts, codec, device, transfer=CudaTransfer(device), worker=worker)
+    return DeviceStore(parts, codec, device)
+
+
+def _check(num_nodes: int, channels: int, tier: str, folder: Path | None, name: str) -> None:
+    for size, value in {"num_nodes": num_nodes, "channels": channels}.items():
+        if value < 1:
+            raise ValueError(f"`{size}` must be at least 1, got {value}")
+    if tier not in get_args(Tier):
+        raise ValueError(f"unknown tier `{tier}`; choose one of: {', '.join(get_args(Tier))}")
+    if tier == "disk" and folder is None:
+        raise ValueError("`tier='disk'` needs a `folder` for its files")
+    if Path(name).name != name:
+        raise ValueError(f"`name` must be a plain file name without folders, got `{name}`")

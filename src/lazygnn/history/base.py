@@ -1,22 +1,32 @@
-"""Rows that survive from one training step to the next.
+"""What survives from one training step to the next.
 
-A `Store` keeps `N` rows somewhere; a `History` is a warm start over one or two stores and the age of every row.
-Neither is an `nn.Module`: moving a model must not move its histories, and nothing is broadcast.
+A `Store` keeps `N` rows somewhere; a `History` gives a pass its start value from them. Neither is an `nn.Module`:
+moving a model must not move its histories, and nothing is broadcast.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from lazygnn.warmstart import WarmStart
+from lazygnn.history.codec import Codec, Parts
 
 
 class Store(ABC):
-    """`num_rows` rows of `channels` numbers, read and written by row index."""
+    """Rows of numbers, read and written by row index; indices are distinct and never changed in place.
 
-    num_rows: int
-    channels: int
+    Args:
+        parts: The tensors that keep all rows, laid out by the codec.
+        codec: How a row is kept.
+        device: The compute device, where rows are handed out and taken from.
+    """
+
+    def __init__(self, parts: Parts, codec: Codec, device: torch.device) -> None:
+        self.parts = parts
+        self.codec = codec
+        self.device = device
+        self.num_rows, self.channels = parts["rows"].shape
 
     @abstractmethod
     def read(self, rows: Tensor) -> Tensor:
@@ -26,18 +36,45 @@ class Store(ABC):
     def write(self, rows: Tensor, values: Tensor) -> None:
         """Overwrites these rows; a later `read` sees them."""
 
+    def read_all(self) -> Tensor:
+        """A copy of all rows in host memory, made block by block."""
+        blocks = torch.arange(self.num_rows, device=self.device).split(65_536)
+        return torch.cat([self.read(rows).cpu() for rows in blocks])
+
+    def prefetch(self, rows: Tensor) -> None:  # noqa: B027
+        """Says that these very `rows` are read soon; changes nothing but the time that takes."""
+
+    def flush(self) -> None:  # noqa: B027
+        """Waits until all writes have landed."""
+
     @property
-    @abstractmethod
     def num_bytes(self) -> int:
         """Bytes kept."""
+        return sum(part.nbytes for part in self.parts.values())
 
-    @abstractmethod
     def state(self) -> dict[str, Tensor]:
-        """The tensors that hold all rows, for a checkpoint."""
+        """The live tensors that hold all rows, all writes landed."""
+        self.flush()
+        return self.parts
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Copies what `state` gave into this store."""
+        own = self.state()
+        check_state(own, state)
+        for name, part in own.items():
+            part.copy_(state[name])
+
+    def _scatter(self, rows: Tensor, parts: Mapping[str, Tensor]) -> None:
+        for name, part in self.parts.items():
+            part.index_copy_(0, rows, parts[name])
 
 
 class History(ABC):
     """Gives a pass its start value and takes its result."""
+
+    @abstractmethod
+    def prefetch(self, nodes: Tensor, num_targets: int) -> None:
+        """Says that `start` is called soon with these very `nodes`; changes nothing but the time that takes."""
 
     @abstractmethod
     def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:
@@ -56,6 +93,9 @@ class History(ABC):
 class NoHistory(History):
     """Keeps nothing: a pass starts from the fresh value, rows without one from zero."""
 
+    def prefetch(self, nodes: Tensor, num_targets: int) -> None:
+        """Has nothing to fetch."""
+
     def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:  # noqa: ARG002
         """The fresh rows, then zeros."""
         return pad_rows(fresh, len(nodes))
@@ -69,59 +109,18 @@ class NoHistory(History):
         return 0
 
 
-class StoredHistory(History):
-    """A warm start over stored rows; a row never written is a cold start."""
-
-    def __init__(self, warm: WarmStart, values: Store, inputs: Store | None) -> None:
-        if warm.keeps_inputs != (inputs is not None):
-            raise ValueError(f"{warm} {'needs' if warm.keeps_inputs else 'takes no'} store for its inputs")
-        self.warm = warm
-        self.values = values
-        self.inputs = inputs
-        # step of the last push, -1 before the first
-        self.pushed = torch.full((values.num_rows,), -1, dtype=torch.int32)
-        self.num_pushes = 0
-        self._complete = False
-
-    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:
-        """Warm-starts the rows that `fresh` covers; the rest stand at their stored value."""
-        stored = self.values.read(nodes)
-        then = None if self.inputs is None else self.inputs.read(nodes[:num_targets])
-        parts = [self.warm.targets(fresh[:num_targets], stored[:num_targets], then)]
-        if len(fresh) > num_targets:
-            parts.append(self.warm.halo(fresh[num_targets:], stored[num_targets : len(fresh)]))
-        if not self._complete:
-            known = self._known(nodes[: len(fresh)], fresh)
-            parts = [torch.where(known, torch.cat(parts), fresh)]
-        if len(nodes) > len(fresh):
-            parts.append(stored[len(fresh) :])
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-    def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
-        """Stores result and input of a pass and notes when."""
-        self.values.write(targets, values[: len(targets)])
-        if self.inputs is not None:
-            self.inputs.write(targets, fresh[: len(targets)])
-        self.pushed[targets.to(self.pushed.device)] = self.num_pushes
-        self.num_pushes += 1
-        self._complete = self._complete or bool((self.pushed >= 0).all())
-
-    @property
-    def age(self) -> Tensor:
-        """Pushes since each row was written, [N]; a row never written is as old as the history."""
-        return self.num_pushes - self.pushed - 1
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the stored rows."""
-        return self.values.num_bytes + (0 if self.inputs is None else self.inputs.num_bytes)
-
-    def _known(self, nodes: Tensor, fresh: Tensor) -> Tensor:
-        return (self.pushed[nodes.to(self.pushed.device)] >= 0).to(fresh.device).unsqueeze(1)
-
-
 def pad_rows(x: Tensor, num_rows: int) -> Tensor:
     """`x` with rows of zeros below it, `num_rows` in all."""
     if len(x) == num_rows:
         return x
     return torch.cat((x, x.new_zeros(num_rows - len(x), x.shape[1])))
+
+
+def check_state(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
+    """Raises unless `given` has the tensors of `own`, by name, shape and type."""
+    if own.keys() != given.keys():
+        raise ValueError(f"the history keeps {', '.join(own)}; the state given holds {', '.join(given) or 'nothing'}")
+    for name, tensor in own.items():
+        mine, other = (f"{list(t.shape)} in {t.dtype}" for t in (tensor, given[name]))
+        if mine != other:
+            raise ValueError(f"`{name}` of the history is {mine}; in the state given it is {other}")

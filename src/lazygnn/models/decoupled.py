@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import open_history
+from lazygnn.model import Model
 from lazygnn.models.layers import MLP, Linear
 from lazygnn.ops import Csr
 from lazygnn.propagation import LazyPropagation, Propagation
@@ -21,7 +22,7 @@ INFERENCE_ROWS = 65_536
 DEFAULT_START = Drift(0.1)
 
 
-class Decoupled(nn.Module):
+class Decoupled(Model):
     """`head(propagate(transform(x)))`, Eqs. (2)-(4) or (5)-(7).
 
     Args:
@@ -41,21 +42,56 @@ class Decoupled(nn.Module):
         x_in = self.transform(batch.x, batch.num_targets)  # Eq. (15)
         return self._output(self.propagation(x_in, batch))
 
+    def fill(self, batch: Batch) -> None:
+        """Gives the targets of a batch a first history; a pass without gradients that changes no weight."""
+        with torch.no_grad():
+            self.propagation.fill(self.transform(batch.x, batch.num_targets), batch)
+
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
-        """Outputs of every node, [N, C]; exact, and no history is read."""
-        return self._output(self.embed(graph))
+        """Outputs of every node, [N, C], where the graph lies; exact, and no history is read.
+
+        Hidden activations exist for a block of nodes at a time, so memory is that of the outputs.
+        """
+        embedding = self.embed(graph)
+        if self.head is None:
+            return embedding
+        blocks = embedding.split(INFERENCE_ROWS)
+        return torch.cat([self._output(rows.to(self.device)).to(graph.device) for rows in blocks])
 
     @torch.no_grad()
     def embed(self, graph: Graph) -> Tensor:
         """What is propagated, for every node: embeddings where there is a head, logits where there is none."""
-        x_in = torch.cat([self.transform(block) for block in _blocks(graph.x)])
-        return self.propagation.infer(x_in, graph.adj)
+        return self.propagation.infer(self._transform_all(graph), graph.adj.to(self.device))
+
+    @torch.no_grad()
+    def diagnose(self, graph: Graph) -> dict[str, float]:
+        """Relative error of the stored solution against the fixed point of its inputs.
+
+        A history that keeps no inputs is held against those of now, without dropout, so its error counts that too.
+        """
+        if not isinstance(self.propagation, LazyPropagation):
+            return {}
+        error = self.propagation.stored_error(graph.adj.to(self.device), lambda: self._transform_all(graph))
+        return {} if error is None else {"fixed_point_error": error}
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """The weights layer by layer, the head last."""
         head = [] if self.head is None else [list(self.head.parameters())]
         return self.transform.layer_parameters() + head
+
+    def _transform_all(self, graph: Graph) -> Tensor:
+        """The transform of every node, block by block and without dropout, where the graph lies, [N, C]."""
+        was_training = self.transform.training
+        self.transform.eval()
+        x_in = torch.empty(0)
+        for start in range(0, graph.num_nodes, INFERENCE_ROWS):
+            rows = self.transform(_rows(graph.x, start, start + INFERENCE_ROWS).to(self.device))
+            if start == 0:
+                x_in = torch.empty(graph.num_nodes, rows.shape[1], dtype=rows.dtype, device=graph.device)
+            x_in[start : start + INFERENCE_ROWS] = rows
+        self.transform.train(was_training)
+        return x_in
 
     def _output(self, x: Tensor) -> Tensor:
         return x if self.head is None else cast(Tensor, self.head(x))
@@ -103,9 +139,7 @@ class LazyGNN(Decoupled):
         )
 
 
-def _blocks(x: Tensor | Csr) -> "list[Tensor] | list[Csr]":
+def _rows(x: Tensor | Csr, start: int, stop: int) -> Tensor | Csr:
     if isinstance(x, Csr):
-        if len(x) <= INFERENCE_ROWS:
-            return [x]
-        return [x.select(rows) for rows in torch.arange(len(x), device=x.device).split(INFERENCE_ROWS)]
-    return list(x.split(INFERENCE_ROWS))
+        return x.select(torch.arange(start, min(stop, len(x)), device=x.device))
+    return x[start:stop]

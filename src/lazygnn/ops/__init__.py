@@ -6,10 +6,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from lazygnn.ops.csr import Adjacency, Csr, index_dtype, to_tensor
+from lazygnn.ops.csr import Adjacency, Csr, index_dtype, row_chunks, to_tensor
 from lazygnn.ops.reference import spmm, step
 
-__all__ = ["Adjacency", "Csr", "index_dtype", "sparse_times_weight", "spmm", "step", "to_tensor"]
+__all__ = ["Adjacency", "Csr", "index_dtype", "row_chunks", "sparse_times_weight", "spmm", "step", "to_tensor"]
 
 
 def sparse_times_weight(x: Csr, weight: Tensor) -> Tensor:

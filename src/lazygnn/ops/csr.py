@@ -4,6 +4,7 @@ Indices are int32 whenever they fit: half the bytes to move for every product.
 """
 
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 _INT32_MAX = 2**31 - 1
+_ENTRIES_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,13 +60,20 @@ class Csr:
     def __len__(self) -> int:
         return self.num_rows
 
-    def to(self, target: torch.device | torch.dtype | str) -> "Csr":
+    def to(self, target: torch.device | torch.dtype | str, *, non_blocking: bool = False) -> "Csr":
         """Moves the matrix to a device, or its values to a dtype."""
         if isinstance(target, torch.dtype):
             return Csr(self.rowptr, self.col, self.value.to(target), self.num_cols)
         if torch.device(target) == self.device:
             return self
-        return Csr(self.rowptr.to(target), self.col.to(target), self.value.to(target), self.num_cols)
+        return self._map(lambda part: part.to(target, non_blocking=non_blocking))
+
+    def pin_memory(self) -> "Csr":
+        """A copy in page-locked memory."""
+        return self._map(lambda part: part.pin_memory())
+
+    def _map(self, move: Callable[[Tensor], Tensor]) -> "Csr":
+        return Csr(move(self.rowptr), move(self.col), move(self.value), self.num_cols)
 
     def with_value(self, value: Tensor) -> "Csr":
         """The same pattern with other values; the pattern transposed is worked out once for all of them."""
@@ -107,6 +116,23 @@ class Csr:
         at += torch.arange(total, device=self.device)
         return Csr(rowptr.to(self.rowptr.dtype), self.col[at], self.value[at], self.num_cols)
 
+    def permute(self, order: Tensor) -> "Csr":
+        """Row `order[i]` at position `i` and the columns renamed alike, sorted within rows; for square matrices.
+
+        Works on a few million entries at a time, so that little memory is needed beside the result.
+        """
+        position = torch.empty_like(order)
+        position[order] = torch.arange(len(order), device=order.device)
+        rowptr = torch.zeros(len(order) + 1, dtype=torch.long, device=self.device)
+        torch.cumsum(self.rowptr.diff()[order], 0, out=rowptr[1:])
+        col, value = torch.empty_like(self.col), torch.empty_like(self.value)
+        for start, stop in row_chunks(rowptr):
+            part = self.select(order[start:stop])
+            key, at = (part.row_index() * self.num_cols + position[part.col]).sort(stable=True)
+            entries = slice(int(rowptr[start]), int(rowptr[stop]))
+            col[entries], value[entries] = key % self.num_cols, part.value[at]
+        return Csr(rowptr.to(self.rowptr.dtype), col, value, self.num_cols)
+
     def to_dense(self) -> Tensor:
         """The matrix as a dense tensor; duplicates add up."""
         dense = torch.zeros(self.shape, dtype=self.value.dtype, device=self.device)
@@ -134,6 +160,16 @@ def to_tensor(array: np.ndarray) -> Tensor:
         dtype = np.dtype(np.float64)
     with np.errstate(all="ignore"):
         return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
+
+
+def row_chunks(rowptr: Tensor) -> Iterator[tuple[int, int]]:
+    """Ranges of rows, `start` to `stop`, of a few million stored values each, but at least one row."""
+    start, num_rows, rowptr = 0, len(rowptr) - 1, rowptr.long()
+    while start < num_rows:
+        end = torch.searchsorted(rowptr, int(rowptr[start]) + _ENTRIES_AT_ONCE, right=True)
+        stop = min(max(int(end) - 1, start + 1), num_rows)
+        yield start, stop
+        start = stop
 
 
 def index_dtype(*sizes: int) -> torch.dtype:

@@ -30,20 +30,20 @@ def _accuracy(logits: Tensor, y: Tensor) -> float:
 
 
 def _micro_f1(logits: Tensor, y: Tensor) -> float:
-    from torchmetrics.functional.classification import multilabel_f1_score
+    from torchmetrics.functional.classification import binary_f1_score
 
-    return float(multilabel_f1_score(logits.sigmoid(), y.long(), num_labels=y.shape[1], average="micro"))
+    return float(binary_f1_score(logits.sigmoid().flatten(), y.long().flatten()))
 
 
 def _roc_auc(logits: Tensor, y: Tensor) -> float:
-    from torchmetrics.functional.classification import multilabel_auroc
+    from torchmetrics.functional.classification import binary_auroc
 
     # the area is not defined for a label that all nodes of a split have, or none; such labels do not count
-    defined = y.amin(dim=0) != y.amax(dim=0)
-    if not bool(defined.any()):
+    columns = (y.amin(dim=0) != y.amax(dim=0)).nonzero()[:, 0].tolist()
+    if not columns:
         raise GraphError("`roc-auc` needs a label that some nodes of a split have and some do not; use `micro-f1`")
-    logits, y = logits[:, defined], y[:, defined]
-    return float(multilabel_auroc(logits.sigmoid(), y.long(), num_labels=y.shape[1], average="macro"))
+    areas = [float(binary_auroc(logits[:, column].sigmoid(), y[:, column].long())) for column in columns]
+    return sum(areas) / len(areas)
 
 
 def _r2(logits: Tensor, y: Tensor) -> float:

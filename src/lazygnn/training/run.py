@@ -3,7 +3,7 @@
 import json
 import resource
 import sys
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.training.trainer import EpochReport
 
 CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safetensors", "result.json", "curves.png"
-_REPORTED = {field.name for field in fields(EpochReport)}
+CHECKPOINTS, HISTORIES = "checkpoints", "histories"
+_REPORTED = {"epoch", "loss", "seconds", "scores"}
 
 
 class Run:
@@ -73,6 +74,13 @@ class Run:
                 raise CheckpointError(f"`{self.path / LOG}` has a line that is no epoch: {line[:40]}")
             reports.append(report)
         return reports
+
+    def rewind(self, epoch: int) -> None:
+        """Drops the log lines after an epoch, which a resumed run will write again."""
+        kept = [json.dumps(line) + "\n" for line in self.history() if line["epoch"] <= epoch]
+        temporary = self.path / f"{LOG}.tmp"
+        temporary.write_text("".join(kept))
+        temporary.replace(self.path / LOG)
 
     def save_weights(self, weights: dict[str, Tensor]) -> None:
         """Writes the best weights."""

@@ -1,30 +1,37 @@
-"""The training loop: one for every method, full batch and mini-batch."""
+"""The training loop: one for every method, full batch and mini-batch.
+
+It can stop after any batch and go on from there as if it had not: all it depends on is in `checkpoint` and `restore`.
+"""
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lazygnn.batch import Batch
+from lazygnn.batch import Batch, Loader
 from lazygnn.config import TrainerOptions
-from lazygnn.errors import GraphError
+from lazygnn.errors import CheckpointError
 from lazygnn.graph import Graph
-from lazygnn.training.evaluate import TrainableModel, evaluate
+from lazygnn.history import StoredHistory, named_histories
+from lazygnn.model import Model
+from lazygnn.training.evaluate import evaluate
 from lazygnn.training.metrics import find_metric
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What is known after an epoch; scores only where the epoch was evaluated."""
+    """What is known after an epoch; scores and laziness only where the epoch was looked at."""
 
     epoch: int
     loss: float
     seconds: float
     lr: float
     scores: dict[str, float] | None
+    laziness: dict[str, float] | None = None
 
 
 @dataclass
@@ -54,65 +61,156 @@ class Trainer:
         loader: Gives the batches of an epoch.
         graph: What is evaluated; the graph the loader was made from.
         options: Epochs, optimizer and the rest.
+        seed: Of the pass that fills the histories; all else draws from torch's global generator.
         on_epoch: Told about every epoch.
+        on_batch: Called after every batch, when the trainer may be saved; what it raises ends the training.
     """
 
     def __init__(
         self,
-        model: TrainableModel,
-        loader: Iterable[Batch],
+        model: Model,
+        loader: Loader,
         graph: Graph,
         options: TrainerOptions,
         *,
+        seed: int = 0,
         on_epoch: Callable[[EpochReport], None] | None = None,
+        on_batch: Callable[["Trainer"], None] | None = None,
     ) -> None:
         find_metric(options.metric, graph.task)
-        self.model = model
-        self.loader = loader
-        self.graph = graph
-        self.options = options
-        self.on_epoch = on_epoch
+        self.model, self.loader, self.graph, self.options = model, loader, graph, options
+        self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self.optimizer = _make_optimizer(model.layer_parameters(), options)
+        self.histories = named_histories(model)
         self.epoch = 0
+        self.num_batches = 0
         self.seconds = 0.0
         self.best = Best()
+        self._losses: list[Tensor] = []
+        self._epoch_seconds = 0.0
 
     def fit(self) -> FitResult:
-        """Trains until the epochs are over or patience runs out, then puts the best weights back."""
-        if self.graph.num_train == 0:
-            raise GraphError("there is no training node; give the graph a `train_mask`")
+        """Trains to the end, then puts the best weights back."""
+        self.run()
+        return self.finish()
+
+    def run(self) -> None:
+        """Trains until the epochs are over or patience runs out."""
+        if self.num_batches == 0 and len(self.loader) > 1 and self.options.epochs > 0:
+            self._fill_histories()
         while self.epoch < self.options.epochs and not self._patience_is_over():
-            loss, seconds = self._run_epoch()
-            self.epoch += 1
-            self.seconds += seconds
-            scores = None
-            if self.epoch % self.options.eval_every == 0 or self.epoch == self.options.epochs:
-                scores = evaluate(self.model, self.graph, self.options.metric)
-                self._keep_best(scores)
+            report = self._run_epoch()
             if self.on_epoch is not None:
-                lr = float(self.optimizer.param_groups[0]["lr"])
-                self.on_epoch(EpochReport(self.epoch, loss, seconds, lr, scores))
+                self.on_epoch(report)
+
+    def finish(self) -> FitResult:
+        """Puts the best weights back."""
         if self.best.weights:
             self.model.load_state_dict(self.best.weights)
         else:
-            self.best.scores = evaluate(self.model, self.graph, self.options.metric)
+            self.best.scores = self._evaluate()
         return FitResult(self.epoch, self.best.epoch, self.best.scores, self.seconds / max(self.epoch, 1))
 
-    def _run_epoch(self) -> tuple[float, float]:
+    def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """All that training depends on, between two batches: tensors by name, and what goes into JSON."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
+        for index, slots in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{slot}": value for slot, value in slots.items()}
+        for name, history in self.histories.items():
+            tensors |= {f"history.{name}.{part}": value for part, value in history.state_dict().items()}
+        tensors["random.cpu"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            tensors["random.cuda"] = torch.cuda.get_rng_state()
+        tensors["losses"] = torch.stack(self._losses) if self._losses else torch.zeros(0)
+        state = {
+            "epoch": self.epoch,
+            "num_batches": self.num_batches,
+            "seconds": self.seconds,
+            "epoch_seconds": self._epoch_seconds,
+            "loader": self.loader.state_dict(),
+            "best_epoch": self.best.epoch,
+            "best_scores": self.best.scores,
+        }
+        return tensors, state
+
+    def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
+        """Goes on from a checkpoint of a trainer that was built alike."""
+        try:
+            self.model.load_state_dict(_under("model.", tensors))
+            self._restore_optimizer(_under("optimizer.", tensors))
+            for name, history in self.histories.items():
+                history.load_state_dict(_under(f"history.{name}.", tensors))
+            self.best = Best(state["best_epoch"], state["best_scores"], _under("best.", tensors))
+            self.loader.load_state_dict(state["loader"])
+            self.epoch, self.num_batches = state["epoch"], state["num_batches"]
+            self.seconds, self._epoch_seconds = state["seconds"], state["epoch_seconds"]
+            self._losses = list(tensors["losses"].to(self.model.device))
+            torch.set_rng_state(tensors["random.cpu"])
+            if torch.cuda.is_available() and "random.cuda" in tensors:
+                torch.cuda.set_rng_state(tensors["random.cuda"])
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"the checkpoint does not fit this configuration: {error}") from error
+
+    def _restore_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
+        slots: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            index, _, slot = name.partition(".")
+            slots.setdefault(int(index), {})[slot] = value
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
+
+    def _fill_histories(self) -> None:
+        """A forward-only pass, so that no halo row is ever empty: dropout as in training, nothing else changed."""
+        buffers = {name: value.clone() for name, value in self.model.named_buffers()}
+        self.model.train(True)
+        with torch.random.fork_rng():
+            torch.manual_seed(self.seed + 1_000_003)
+            for batch in self.loader.sweep():
+                self.model.fill(batch)
+        for name, value in self.model.named_buffers():
+            value.copy_(buffers[name])
+
+    def _run_epoch(self) -> EpochReport:
+        look = self._is_due(self.options.diagnose_every)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.options, self.epoch)
+        for history in self._stored():
+            history.measure = look
         self.model.train(True)
-        started = time.perf_counter()
-        losses = [self._step(batch) for batch in self.loader]
-        loss = float(torch.stack(losses).mean())
-        seconds = time.perf_counter() - started
+        self._train_batches()
+        loss = float(torch.stack(self._losses).mean())
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss} in epoch {self.epoch + 1}; lower `lr` or set `clip_norm`")
-        return loss, seconds
+        scores = self._evaluate() if self._is_due(self.options.eval_every) else None
+        laziness = self._diagnose() if look else None
+        self.epoch += 1
+        self.seconds += self._epoch_seconds
+        report = EpochReport(self.epoch, loss, self._epoch_seconds, self._lr(), scores, laziness)
+        self._losses, self._epoch_seconds = [], 0.0
+        if scores is not None:
+            self._keep_best(scores)
+        return report
+
+    def _train_batches(self) -> None:
+        started = time.perf_counter()
+        for batch in self.loader:
+            self._losses.append(self._step(batch))
+            self.num_batches += 1
+            if self.on_batch is not None:
+                self._epoch_seconds += time.perf_counter() - started
+                self.on_batch(self)
+                started = time.perf_counter()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        self._epoch_seconds += time.perf_counter() - started
 
     def _step(self, batch: Batch) -> Tensor:
         self.optimizer.zero_grad()
         logits = self.model(batch)
+        # the next batch may fetch its rows while this one is differentiated; what this one wrote is already there
+        if (upcoming := self.loader.upcoming()) is not None:
+            for history in self.histories.values():
+                history.prefetch(upcoming.nodes, upcoming.num_targets)
         loss = (batch.weight * self.graph.task.loss(logits, batch.y)).sum()
         loss.backward()
         if self.options.clip_norm is not None:
@@ -121,11 +219,35 @@ class Trainer:
         self.optimizer.step()
         return loss.detach()
 
+    def _evaluate(self) -> dict[str, float]:
+        return evaluate(self.model, self.graph, self.options.metric)
+
+    def _diagnose(self) -> dict[str, float] | None:
+        """How lazy the histories are: mean age, how far inputs moved between visits, error of the stored solution."""
+        stored = self._stored()
+        if not stored:
+            return None
+        found = {"mean_age": sum(history.mean_age() for history in stored) / len(stored)}
+        drifts = [drift for history in stored if (drift := history.drift_norm()) is not None]
+        if drifts:
+            found["drift_norm"] = max(drifts)
+        return found | self.model.diagnose(self.graph)
+
+    def _stored(self) -> list[StoredHistory]:
+        return [history for history in self.histories.values() if isinstance(history, StoredHistory)]
+
     def _keep_best(self, scores: dict[str, float]) -> None:
         # without a validation split the last weights are the best that can be known
         if "val" not in scores or scores["val"] > self.best.scores.get("val", -math.inf):
             weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
             self.best = Best(self.epoch, scores, weights)
+
+    def _is_due(self, every: int) -> bool:
+        ending = self.epoch + 1 == self.options.epochs
+        return every > 0 and ((self.epoch + 1) % every == 0 or ending)
+
+    def _lr(self) -> float:
+        return float(self.optimizer.param_groups[0]["lr"])
 
     def _patience_is_over(self) -> bool:
         patience = self.options.patience
@@ -151,3 +273,7 @@ def _make_optimizer(layers: list[list[nn.Parameter]], options: TrainerOptions) -
     groups = [group for group in groups if group["params"]]
     kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
     return kind(groups, lr=options.lr)
+
+
+def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,306 @@
+"""A graph as a folder of plain arrays that are mapped into memory: opening one reads a few kilobytes.
+
+`graph.json` says what the graph is, and every array is a `.npy` file beside it. `N` nodes, `E` stored entries of the
+adjacency, `D` input features, `C` outputs.
+"""
+
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Literal, Self, get_args
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from torch import Tensor
+
+from lazygnn.errors import GraphError
+from lazygnn.graph import SPLITS, Graph
+from lazygnn.ops import Adjacency, Csr, to_tensor
+from lazygnn.task import Task, TaskKind
+
+HEADER = "graph.json"
+ArrayName = Literal[
+    "rowptr",
+    "col",
+    "value",
+    "degree",
+    "x",
+    "x_rowptr",
+    "x_col",
+    "x_value",
+    "y",
+    "train_mask",
+    "val_mask",
+    "test_mask",
+    "node_ids",
+]
+_Size = Annotated[int, Field(ge=1, lt=2**31)]
+_INDEX, _FLOAT = ("int32", "int64"), ("float32", "float64")
+
+
+class Header(BaseModel):
+    """What `graph.json` holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    format: Literal["lazygnn-graph"] = "lazygnn-graph"
+    version: Literal[1] = 1
+    name: str
+    task: TaskKind
+    num_nodes: _Size
+    in_channels: _Size
+    num_outputs: _Size
+    class_names: tuple[str, ...] | None = None
+    arrays: tuple[ArrayName, ...]
+
+
+def save_folder(graph: Graph, path: str | Path) -> None:
+    """Writes a graph as a folder that `load_folder` and `load_graph` open.
+
+    The folder appears under its name only when it is complete. An earlier graph there is replaced; a folder that holds
+    anything else is left alone.
+
+    Args:
+        graph: On any device; a memory-mapped one may be written over itself.
+        path: The folder.
+    """
+    arrays = _to_arrays(graph)
+    with staged_folder(Path(path)) as folder:
+        for name, array in arrays.items():
+            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        header = Header(
+            name=graph.name,
+            task=graph.task.kind,
+            num_nodes=graph.num_nodes,
+            in_channels=graph.in_channels,
+            num_outputs=graph.task.num_outputs,
+            class_names=graph.class_names,
+            arrays=tuple(arrays),
+        )
+        write_header(folder, header)
+
+
+def load_folder(path: str | Path, mmap: bool = True) -> Graph:
+    """Opens a graph that `save_folder` wrote.
+
+    What is checked are the names, types, shapes and lengths of the arrays, since to read all of a large graph would
+    take minutes. Their values are trusted, column indices among them: open only folders of your own making.
+
+    Args:
+        path: The folder.
+        mmap: Leave the arrays on disk, from where the system reads what is touched; changes stay in memory. Otherwise
+            everything is read now.
+    """
+    folder = Path(path)
+    header = _read_header(folder / HEADER)
+    reader = _Reader(folder, header, mmap)
+    nodes, outputs = header.num_nodes, header.num_outputs
+    single = header.task == "single-label"
+    masks = (split for split in SPLITS if f"{split}_mask" in header.arrays)
+    return Graph(
+        x=reader.features(),
+        y=reader.tensor("y", ("int64",), nodes) if single else reader.tensor("y", _FLOAT, nodes, outputs),
+        adj=reader.adjacency(),
+        degree=reader.tensor("degree", _FLOAT, nodes),
+        task=Task(header.task, outputs),
+        masks={split: reader.tensor(mask_name(split), ("bool",), nodes) for split in masks},
+        node_ids=reader.node_ids() if "node_ids" in header.arrays else None,
+        class_names=header.class_names,
+        name=header.name,
+    )
+
+
+@contextmanager
+def staged_folder(path: Path) -> Iterator[Path]:
+    """Gives a folder to fill, which takes the place of `path` if all goes well and is removed if not."""
+    path = path.absolute()
+    staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    try:
+        _check_replaceable(path)
+        staged.mkdir(parents=True)
+        yield staged
+        _check_replaceable(path)
+        _put(staged, path)
+    except OSError as error:
+        raise GraphError(f"could not write `{path}`: {error}; free the space or choose another folder") from error
+    finally:
+        # gone if all went well
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def write_header(folder: Path, header: Header) -> None:
+    """Writes `graph.json`."""
+    (folder / HEADER).write_text(header.model_dump_json(indent=2) + "\n", encoding="utf-8")
+
+
+def mask_name(split: str) -> ArrayName:
+    """The array that holds the mask of a split."""
+    names: dict[str, ArrayName] = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
+    return names[split]
+
+
+class ArrayWriter:
+    """Writes a `.npy` file piece by piece, along the first axis; its length is entered in the end.
+
+    Args:
+        path: The file.
+        dtype: Type of the array.
+        width: Number of columns, for an array of two dimensions.
+    """
+
+    def __init__(self, path: Path, dtype: np.dtype, width: int | None = None) -> None:
+        self._dtype, self._tail = dtype, () if width is None else (width,)
+        self._length = 0
+        self._file = path.open("wb")
+        self._write_shape()
+
+    def append(self, array: np.ndarray) -> None:
+        """Adds rows."""
+        np.ascontiguousarray(array, dtype=self._dtype).tofile(self._file)
+        self._length += len(array)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        with self._file:
+            # numpy leaves room for the length to grow, so that the data stay where they are
+            self._file.seek(0)
+            self._write_shape()
+
+    def _write_shape(self) -> None:
+        descr = np.lib.format.dtype_to_descr(self._dtype)
+        shape = (self._length, *self._tail)
+        np.lib.format.write_array_header_1_0(self._file, {"descr": descr, "fortran_order": False, "shape": shape})
+
+
+class _Reader:
+    """Opens the arrays of a folder and checks that they fit the header."""
+
+    def __init__(self, folder: Path, header: Header, mmap: bool) -> None:
+        self.folder, self.header, self.mmap = folder, header, mmap
+
+    def adjacency(self) -> Adjacency:
+        nodes = self.header.num_nodes
+        adj = self._csr("", nodes, nodes)
+        if len(adj.col) < nodes:
+            path = self.folder / "col.npy"
+            raise GraphError(f"`{path}` has {len(adj.col)} entries for {nodes} nodes with self-loops; {_REMEDY}")
+        return adj
+
+    def features(self) -> Tensor | Csr:
+        nodes, channels = self.header.num_nodes, self.header.in_channels
+        if "x" in self.header.arrays:
+            return self.tensor("x", _FLOAT, nodes, channels)
+        return self._csr("x_", nodes, channels)
+
+    def node_ids(self) -> np.ndarray:
+        path = self.folder / "node_ids.npy"
+        ids = self._open("node_ids")
+        if ids.shape != (self.header.num_nodes,) or ids.dtype.kind not in "iuU":
+            raise _misfit(path, ids, f"{self.header.num_nodes} integers or strings")
+        return ids if self.mmap else np.array(ids)
+
+    def tensor(self, name: ArrayName, dtypes: tuple[str, ...], *shape: int) -> Tensor:
+        """The array as a tensor; a size of -1 fits any."""
+        array = self._open(name)
+        fits = len(shape) == array.ndim and all(a in (b, -1) for a, b in zip(shape, array.shape, strict=True))
+        if array.dtype not in [np.dtype(dtype) for dtype in dtypes] or not fits or not array.flags.c_contiguous:
+            sizes = ", ".join("any" if size < 0 else str(size) for size in shape)
+            raise _misfit(self.folder / f"{name}.npy", array, f"{' or '.join(dtypes)} of shape [{sizes}] in C order")
+        return to_tensor(array if self.mmap else np.array(array))
+
+    def _csr(self, prefix: Literal["", "x_"], num_rows: int, num_cols: int) -> Csr:
+        names: tuple[ArrayName, ArrayName, ArrayName] = ("rowptr", "col", "value")
+        if prefix:
+            names = ("x_rowptr", "x_col", "x_value")
+        rowptr = self.tensor(names[0], _INDEX, num_rows + 1)
+        first, last = int(rowptr[0]), int(rowptr[-1])
+        if first != 0 or last < 0:
+            path = self.folder / f"{names[0]}.npy"
+            raise GraphError(f"`{path}` goes from {first} to {last}; it must rise from 0; {_REMEDY}")
+        # the two arrays of indices have one type
+        col = self.tensor(names[1], (str(rowptr.dtype).removeprefix("torch."),), last)
+        return Csr(rowptr, col, self.tensor(names[2], _FLOAT, last), num_cols)
+
+    def _open(self, name: ArrayName) -> np.ndarray:
+        path = self.folder / f"{name}.npy"
+        if name not in self.header.arrays:
+            raise GraphError(f"`{self.folder / HEADER}` lists no array `{name}`; {_REMEDY}")
+        # a pipe would be waited for
+        if not path.is_file():
+            raise GraphError(f"`{path}` is missing; {_REMEDY}")
+        try:
+            return np.asarray(np.lib.format.open_memmap(path, mode="c"))
+        # a damaged header can fail in any way, even as `tokenize.TokenError`
+        except Exception as error:
+            raise GraphError(f"`{path}` cannot be read ({type(error).__name__}: {error}); {_REMEDY}") from error
+
+
+_REMEDY = "save the graph again with `save_folder`"
+
+
+def _misfit(path: Path, array: np.ndarray, wanted: str) -> GraphError:
+    return GraphError(f"`{path}` holds {array.dtype} of shape {list(array.shape)}, not {wanted}; {_REMEDY}")
+
+
+def _read_header(path: Path) -> Header:
+    if not path.is_file():
+        raise GraphError(f"`{path}` is missing; give the path of a folder that `save_folder` wrote")
+    try:
+        header = Header.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(key) for key in first["loc"]) or "content"
+        raise GraphError(f"`{path}`: `{field}` is {str(first['input'])[:80]!r}: {first['msg']}; {_REMEDY}") from error
+    except OSError as error:
+        raise GraphError(f"`{path}` cannot be read ({error}); {_REMEDY}") from error
+    names = header.class_names
+    if names is not None and len(names) != header.num_outputs:
+        raise GraphError(f"`{path}` has {len(names)} class names for {header.num_outputs} classes; {_REMEDY}")
+    return header
+
+
+def _to_arrays(graph: Graph) -> dict[ArrayName, np.ndarray]:
+    adj, x = graph.adj, graph.x
+    tensors: dict[ArrayName, Tensor] = {"rowptr": adj.rowptr, "col": adj.col, "value": adj.value}
+    if isinstance(x, Csr):
+        tensors |= {"x_rowptr": x.rowptr, "x_col": x.col, "x_value": x.value}
+    else:
+        tensors["x"] = x
+    tensors |= {"degree": graph.degree, "y": graph.y}
+    tensors |= {mask_name(split): mask for split, mask in graph.masks.items()}
+    for name, tensor in tensors.items():
+        if tensor.dtype in (torch.float16, torch.bfloat16):
+            raise GraphError(f"`{name}` has type {tensor.dtype}; widen the graph with `graph.to(torch.float32)` first")
+    arrays = {name: tensor.detach().cpu().contiguous().numpy() for name, tensor in tensors.items()}
+    if graph.node_ids is not None:
+        arrays["node_ids"] = graph.node_ids
+    return arrays
+
+
+def _put(staged: Path, path: Path) -> None:
+    if not path.exists():
+        staged.rename(path)
+        return
+    earlier = staged.with_suffix(".old")
+    path.rename(earlier)
+    try:
+        staged.rename(path)
+    except OSError:
+        earlier.rename(path)
+        raise
+    shutil.rmtree(earlier, ignore_errors=True)
+
+
+def _check_replaceable(path: Path) -> None:
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
+        raise GraphError(f"`{path}` is no folder; choose another path for the graph")
+    ours = {HEADER, *(f"{name}.npy" for name in get_args(ArrayName))}
+    strange = sorted(file.name for file in path.iterdir() if file.name not in ours) if path.is_dir() else []
+    if strange:
+        raise GraphError(f"`{path}` holds `{strange[0]}`, which is no part of a graph; choose another folder")

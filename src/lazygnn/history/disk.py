@@ -1,0 +1,54 @@
+"""Rows in files that are mapped into memory, for histories larger than host memory.
+
+The files are sparse: they take room on the disk as rows are written, so room is looked for when they are made.
+"""
+
+import math
+import shutil
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lazygnn.history.codec import Layout, Parts
+
+
+class HistoryFileError(OSError):
+    """The file of a history cannot be made."""
+
+
+def map_files(layout: Layout, folder: Path, name: str) -> Parts:
+    """Zeros in new files `<folder>/<name>.<part>`, one for each part; an old file of that name is removed."""
+    parts = {}
+    for part, (shape, dtype) in layout.items():
+        path, num_bytes = folder / f"{name}.{part}", math.prod(shape) * dtype.itemsize
+        try:
+            parts[part] = _map_file(path, shape, dtype, num_bytes)
+        except HistoryFileError:
+            raise
+        except (OSError, RuntimeError) as error:
+            raise HistoryFileError(
+                f"cannot make {path} of {num_bytes} bytes: {error}; choose another folder"
+            ) from error
+    return parts
+
+
+def _map_file(path: Path, shape: tuple[int, ...], dtype: torch.dtype, num_bytes: int) -> Tensor:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # who still reads an old file keeps it; overwriting would change it under them
+    path.unlink(missing_ok=True)
+    free = shutil.disk_usage(path.parent).free - _promised(path.parent)
+    if num_bytes > free:
+        raise HistoryFileError(
+            f"{path} needs {num_bytes} bytes and {max(free, 0)} are free; "
+            "choose another folder, or fewer bits with `dtype=torch.bfloat16` or `torch.int8`"
+        )
+    with path.open("wb") as file:
+        file.truncate(num_bytes)
+    return torch.from_file(str(path), shared=True, size=math.prod(shape), dtype=dtype).view(shape)
+
+
+def _promised(folder: Path) -> int:
+    """Bytes that the sparse files of this folder may still take."""
+    stats = [path.stat() for path in folder.iterdir() if path.is_file()]
+    return sum(max(0, stat.st_size - 512 * stat.st_blocks) for stat in stats)

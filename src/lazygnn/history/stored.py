@@ -1,0 +1,144 @@
+"""The history of the paper: a warm start over one or two stores, and when each row was written.
+
+`N` nodes of the graph, `V` of the batch, `T` targets, `F` rows with a fresh value, `C` channels.
+"""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from lazygnn.history.base import History, Store, check_state
+from lazygnn.warmstart import WarmStart
+
+
+class StoredHistory(History):
+    """A warm start over stored rows; a row never written is a cold start.
+
+    Args:
+        warm: Combines stored and fresh rows.
+        values: Keeps the results of passes.
+        inputs: Keeps the inputs they came from, for a warm start that asks for them.
+
+    Attributes:
+        measure: Whether `start` measures for `drift_norm`; costs a pass over the targets.
+    """
+
+    def __init__(self, warm: WarmStart, values: Store, inputs: Store | None) -> None:
+        if warm.keeps_inputs != (inputs is not None):
+            raise ValueError(f"{warm} {'needs' if warm.keeps_inputs else 'takes no'} store for its inputs")
+        self.warm = warm
+        self.values = values
+        self.inputs = inputs
+        self.measure = False
+        # step of the last push, -1 before the first; on the compute device, so that a push waits for nothing
+        self.pushed = torch.full((values.num_rows,), -1, dtype=torch.int32, device=values.device)
+        self.num_pushes = 0
+        self._complete = False
+        # at least as many as there are rows written
+        self._rows_pushed = 0
+        # squared norms of the drift and of the inputs it is measured against
+        self._norms = torch.zeros(2, device=values.device)
+
+    def prefetch(self, nodes: Tensor, num_targets: int) -> None:
+        """Asks for what `start` reads."""
+        self.values.prefetch(nodes)
+        if self.inputs is not None:
+            self.inputs.prefetch(nodes[:num_targets])
+
+    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:
+        """Warm-starts the rows that `fresh` covers; the rest stand at their stored value."""
+        stored = self.values.read(nodes)
+        then = None if self.inputs is None else self.inputs.read(nodes[:num_targets])
+        known = None if self._complete else self._known(nodes[: len(fresh)])
+        if self.measure and then is not None:
+            self._measure(fresh[:num_targets], then, known)
+        warm = self.warm.targets(fresh[:num_targets], stored[:num_targets], then)
+        if len(fresh) > num_targets:
+            warm = torch.cat((warm, self.warm.halo(fresh[num_targets:], stored[num_targets : len(fresh)])))
+        if known is not None:
+            warm = torch.where(known, warm, fresh)
+        if len(fresh) == len(nodes):
+            return warm
+        # a read gives a copy, so the halo below can stay where it is
+        stored[: len(fresh)] = warm
+        return stored
+
+    def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
+        """Stores result and input of a pass and notes when."""
+        self.values.write(targets, values[: len(targets)])
+        if self.inputs is not None:
+            self.inputs.write(targets, fresh[: len(targets)])
+        self.pushed[targets.to(self.pushed.device)] = self.num_pushes
+        self.num_pushes += 1
+        self._rows_pushed += len(targets)
+        self._complete = self._complete or self._covers_all(len(targets))
+
+    def mark_complete(self) -> None:
+        """Says that every row has been written, which spares later passes the question."""
+        self._complete = True
+
+    @property
+    def age(self) -> Tensor:
+        """Pushes since each row was written, [N]; a row never written is as old as the history."""
+        return self.num_pushes - self.pushed - 1
+
+    def mean_age(self) -> float:
+        """Mean of `age`."""
+        return float(self.age.to(torch.float32).mean())
+
+    def drift_norm(self) -> float | None:
+        """How far inputs have moved between two visits, relative to their size, since the last call.
+
+        `None` where nothing was measured, or where the warm start keeps no inputs.
+        """
+        moved, size = self._norms.tolist()
+        self._norms.zero_()
+        return math.sqrt(moved / size) if size > 0 else None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the stored rows."""
+        return sum(store.num_bytes for store in self._stores().values())
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that must survive for training to go on as if it had never stopped; the rows are live, not copies."""
+        state = {f"{kind}.{name}": t for kind, store in self._stores().items() for name, t in store.state().items()}
+        counts = {"num_pushes": self.num_pushes, "complete": int(self._complete)}
+        return (
+            state
+            | {"pushed": self.pushed, "norms": self._norms}
+            | {name: torch.tensor(count) for name, count in counts.items()}
+        )
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Takes over what `state_dict` gave."""
+        check_state(self.state_dict(), state)
+        for kind, store in self._stores().items():
+            store.load({name: state[f"{kind}.{name}"] for name in store.parts})
+        self.pushed.copy_(state["pushed"])
+        self._norms.copy_(state["norms"])
+        self.num_pushes = int(state["num_pushes"])
+        self._complete = bool(state["complete"])
+        self._rows_pushed = int((self.pushed >= 0).sum())
+
+    def _stores(self) -> dict[str, Store]:
+        return {"values": self.values} | ({} if self.inputs is None else {"inputs": self.inputs})
+
+    def _known(self, nodes: Tensor) -> Tensor:
+        return (self.pushed[nodes.to(self.pushed.device)] >= 0).unsqueeze(1)  # [F, 1]
+
+    def _covers_all(self, num_targets: int) -> bool:
+        num_rows = self.values.num_rows
+        if num_targets == num_rows or self._rows_pushed < num_rows:
+            return num_targets == num_rows
+        # waits for the device; where the targets of an epoch are disjoint, once in the life of the history
+        return bool((self.pushed >= 0).all())
+
+    def _measure(self, fresh: Tensor, then: Tensor, known: Tensor | None) -> None:
+        moved = fresh - then
+        if known is not None:
+            # what was stored for the other rows is zero
+            moved = torch.where(known[: len(moved)], moved, 0)
+        self._norms += torch.stack((moved.square().sum(), then.square().sum()))

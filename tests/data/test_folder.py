@@ -1,0 +1,375 @@
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lazygnn.data import load_graph
+from lazygnn.data.folder import ArrayWriter, load_folder, save_folder, staged_folder
+from lazygnn.errors import GraphError
+from lazygnn.graph import Graph
+from lazygnn.ops import Csr
+
+EDGES = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
+
+
+def sparse_graph() -> Graph:
+    """Everything a graph can have: sparse features, several labels, weights, names."""
+    x = Csr.from_arrays(np.array([0, 2, 2, 3, 4]), np.array([0, 4, 1, 2]), np.array([0.5, -1, 3, 1e-30]), 5)
+    return Graph.from_edges(
+        EDGES,
+        x,
+        np.array([[0, 1], [1, 1], [0, 0], [-1, -1]]),
+        edge_weight=np.array([0.5, 0.5, 2, 2, 3, 3]),
+        train_mask=np.array([True, False, False, False]),
+        test_mask=np.array([False, True, True, False]),
+        node_ids=["a", "bé", "c" * 40, ""],
+        class_names=("left", "rïght"),
+        name="small one",
+    )
+
+
+def bare_graph() -> Graph:
+    return Graph.from_edges(np.empty((2, 0), dtype=int), np.ones((3, 1)))
+
+
+def regression_graph() -> Graph:
+    graph = Graph.from_edges(EDGES, np.ones((4, 2)), np.array([0.5, np.nan, -3, 8]), node_ids=np.array([3, 1, 0, 2]))
+    return graph.to(torch.float64)
+
+
+def no_features_graph() -> Graph:
+    empty = Csr.from_arrays(np.zeros(5, dtype=int), np.empty(0, dtype=int), np.empty(0), 7)
+    return Graph.from_edges(EDGES, empty)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, Csr):
+        pairs = ((a.rowptr, b.rowptr), (a.col, b.col), (a.value, b.value), (a.num_cols, b.num_cols))
+        return all(same(left, right) for left, right in pairs)
+    if isinstance(a, Tensor):
+        return a.dtype == b.dtype and a.shape == b.shape and bool(a.numpy().tobytes() == b.numpy().tobytes())
+    if isinstance(a, np.ndarray):
+        return bool(a.dtype == b.dtype and (a == b).all())
+    return bool(a == b)
+
+
+def assert_same(a: Graph, b: Graph) -> None:
+    for field in ("x", "y", "adj", "degree", "task", "node_ids", "class_names", "name"):
+        assert same(getattr(a, field), getattr(b, field)), field
+    assert list(a.masks) == list(b.masks)
+    for split in a.masks:
+        assert same(a.masks[split], b.masks[split])
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+@pytest.mark.parametrize("make", [sparse_graph, bare_graph, regression_graph, no_features_graph])
+def test_round_trip_bit_for_bit(make: Any, mmap: bool, tmp_path: Path) -> None:
+    graph = make()
+    save_folder(graph, tmp_path / "g")
+    assert_same(load_folder(tmp_path / "g", mmap=mmap), graph)
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
+@pytest.mark.parametrize("mmap", [True, False])
+def test_round_trip_of_dense_features(block_graph: Graph, mmap: bool, tmp_path: Path) -> None:
+    save_folder(block_graph, str(tmp_path / "g"))
+    loaded = load_folder(str(tmp_path / "g"), mmap=mmap)
+    assert_same(loaded, block_graph)
+    assert list(loaded.masks) == ["train", "val", "test"]
+
+
+def mapped_files() -> str:
+    return Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not list what is mapped")
+def test_arrays_stay_on_disk(block_graph: Graph, tmp_path: Path) -> None:
+    folder = tmp_path / "g"
+    save_folder(block_graph, folder)
+    assert str(folder) not in mapped_files()
+    read = load_folder(folder, mmap=False)
+    assert str(folder) not in mapped_files()
+    loaded = load_folder(folder)
+    for name in ("rowptr", "col", "value", "degree", "x", "y", "train_mask"):
+        assert f"{folder / name}.npy" in mapped_files()
+    assert_same(read, loaded)
+
+
+def test_changes_stay_in_memory(block_graph: Graph, tmp_path: Path) -> None:
+    save_folder(block_graph, tmp_path / "g")
+    loaded = load_folder(tmp_path / "g")
+    assert isinstance(loaded.x, Tensor)
+    loaded.x.zero_()
+    loaded.y.fill_(-1)
+    assert_same(load_folder(tmp_path / "g"), block_graph)
+
+
+def test_a_mapped_graph_computes_and_moves_as_any_other(block_graph: Graph, tmp_path: Path) -> None:
+    save_folder(block_graph, tmp_path / "g")
+    loaded = load_folder(tmp_path / "g")
+    order = torch.arange(60).flip(0)
+    assert_same(loaded.permute(order), block_graph.permute(order))
+    assert isinstance(loaded.x, Tensor)
+    assert isinstance(block_graph.x, Tensor)
+    assert torch.equal(loaded.adj.tensor @ loaded.x, block_graph.adj.tensor @ block_graph.x)
+
+
+def test_a_graph_may_be_written_over_itself(block_graph: Graph, tmp_path: Path) -> None:
+    folder = tmp_path / "g"
+    save_folder(block_graph, folder)
+    loaded = load_folder(folder)
+    save_folder(loaded.permute(torch.arange(60).flip(0)), folder)
+    assert_same(loaded, block_graph)
+    assert_same(load_folder(folder).permute(torch.arange(60).flip(0)), block_graph)
+    save_folder(sparse_graph(), folder)
+    assert_same(load_folder(folder), sparse_graph())
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
+def test_half_precision_is_widened_first(path_graph: Graph, tmp_path: Path) -> None:
+    with pytest.raises(GraphError, match=r"`value` has type torch.bfloat16; widen the graph with `graph.to\(torch.flo"):
+        save_folder(path_graph.to(torch.bfloat16), tmp_path / "g")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_something_else_is_left_alone(path_graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "g" / "raw").mkdir(parents=True)
+    with pytest.raises(GraphError, match=r"g` holds `raw`, which is no part of a graph; choose another folder"):
+        save_folder(path_graph, tmp_path / "g")
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(GraphError, match="file` is no folder; choose another path"):
+        save_folder(path_graph, tmp_path / "file")
+    with pytest.raises(GraphError, match=r"could not write `.*`: .*; free the space or choose another folder"):
+        save_folder(path_graph, tmp_path / "file" / "g")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "g"]
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_save_that_breaks_off_leaves_the_earlier_graph(
+    path_graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_folder(path_graph, tmp_path / "g")
+
+    def full(*args: Any, **options: Any) -> None:
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", full)
+        with pytest.raises(GraphError, match="no space left on device; free the space"):
+            save_folder(sparse_graph(), tmp_path / "g")
+    rename = Path.rename
+
+    def refuse(self: Path, target: Path) -> Path:
+        if self.suffix == ".part":
+            raise OSError("not now")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refuse)
+        with pytest.raises(GraphError, match="not now"):
+            save_folder(sparse_graph(), tmp_path / "g")
+    with pytest.raises(KeyboardInterrupt), staged_folder(tmp_path / "g"):
+        raise KeyboardInterrupt
+    assert_same(load_folder(tmp_path / "g"), path_graph)
+    assert [path.name for path in tmp_path.iterdir()] == ["g"]
+
+
+@pytest.mark.parametrize("width", [None, 3])
+def test_the_writer_appends_rows(width: int | None, tmp_path: Path) -> None:
+    shape = (1000,) if width is None else (1000, width)
+    rows = np.random.default_rng(0).random(shape).astype(np.float32)
+    with ArrayWriter(tmp_path / "a.npy", np.dtype(np.float32), width) as file:
+        for start in range(0, 1000, 300):
+            file.append(rows[start : start + 300].astype(np.float64))
+    assert np.array_equal(np.load(tmp_path / "a.npy"), rows)
+
+
+# what can be wrong with a folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save_folder(sparse_graph(), tmp_path / "g")
+    return tmp_path / "g"
+
+
+@pytest.fixture
+def dense_folder(path_graph: Graph, tmp_path: Path) -> Path:
+    save_folder(path_graph, tmp_path / "dense")
+    return tmp_path / "dense"
+
+
+def change(folder: Path, **fields: Any) -> None:
+    header = json.loads((folder / "graph.json").read_text()) | fields
+    (folder / "graph.json").write_text(json.dumps({key: value for key, value in header.items() if value != "drop"}))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("format", "other", r"`format` is 'other'"),
+        ("version", 2, r"`version` is '2'"),
+        ("name", 5, r"`name` is '5'"),
+        ("name", "drop", r"`name` is .*: Field required"),
+        ("task", "clustering", r"`task` is 'clustering'"),
+        ("num_nodes", 0, r"`num_nodes` is '0': .* greater than or equal to 1"),
+        ("num_nodes", "4", r"`num_nodes` is '4': .* integer"),
+        ("num_nodes", 10**30, r"`num_nodes` is '10+': .* less than"),
+        ("num_outputs", 1.5, r"`num_outputs` is '1.5'"),
+        ("class_names", ["a", 1], r"`class_names.1` is '1'"),
+        ("class_names", ["a"], r"has 1 class names for 2 classes"),
+        ("arrays", ["../../etc/passwd"], r"`arrays.0` is '../../etc/passwd'"),
+        ("arrays", ["x"], r"graph.json` lists no array `rowptr`|x.npy` is missing"),
+        ("extra", 1, r"`extra` is '1': Extra inputs are not permitted"),
+        ("in_channels", 2**31, r"`in_channels` is '2147483648'"),
+    ],
+)
+def test_a_wrong_header_names_field_and_value(field: str, value: Any, message: str, folder: Path) -> None:
+    change(folder, **{field: value})
+    with pytest.raises(GraphError, match=message) as error:
+        load_folder(folder)
+    assert "save the graph again with `save_folder`" in str(error.value)
+
+
+@pytest.mark.parametrize("content", ["", "[]", "null", "{", "\x00", "[" * 100_000, '{"name": "\\ud800"}'])
+def test_a_header_that_is_no_json(content: str, folder: Path) -> None:
+    (folder / "graph.json").write_text(content)
+    with pytest.raises(GraphError, match=r"graph.json`: `.*` is .*; save the graph again"):
+        load_folder(folder)
+
+
+def test_a_folder_without_a_header(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "gone"):
+        with pytest.raises(GraphError, match=r"graph.json` is missing; give the path of a folder that `save_folder`"):
+            load_folder(path)
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    (
+        "rowptr",
+        np.zeros(4, dtype=np.int32),
+        r"holds int32 of shape \[4\], not int32 or int64 of shape \[5\] in C order",
+    ),
+    ("rowptr", np.array([1, 2, 3, 4, 10], dtype=np.int32), "goes from 1 to 10; it must rise from 0"),
+    ("rowptr", np.array([0, 2, 3, 4, -1], dtype=np.int32), "goes from 0 to -1; it must rise from 0"),
+    ("rowptr", np.array([0, 2, 5, 8, 11], dtype=np.int32), r"holds int32 of shape \[10\], not int32 of shape \[11\]"),
+    ("rowptr", np.array([0.0, 2, 5, 8, 10]), "holds float64"),
+    ("col", np.zeros(10, dtype=np.int64), r"col.npy` holds int64 of shape \[10\], not int32 of shape \[10\]"),
+    ("col", np.zeros(10, dtype=">i4"), "col.npy` holds >i4"),
+    ("value", np.zeros((10, 1), dtype=np.float32), r"value.npy` holds float32 of shape \[10, 1\]"),
+    ("value", np.zeros(10, dtype=np.float16), "value.npy` holds float16"),
+    ("degree", np.zeros(3, dtype=np.float32), "degree.npy` holds"),
+    ("y", np.zeros(4, dtype=np.int64), r"y.npy` holds int64 of shape \[4\], not float32 or float64 of shape \[4, 2\]"),
+    ("y", np.zeros((4, 2), dtype=np.float32, order="F"), "y.npy` holds .* in C order"),
+    ("train_mask", np.zeros(4, dtype=np.int8), "train_mask.npy` holds int8"),
+    ("x_rowptr", np.array([0, 0, 0, 0, 9], dtype=np.int32), r"x_col.npy` holds int32 of shape \[4\]"),
+    ("x_value", np.zeros(5, dtype=np.float32), "x_value.npy` holds"),
+    ("node_ids", np.zeros(4), r"node_ids.npy` holds float64 of shape \[4\], not 4 integers or strings"),
+    ("node_ids", np.array(["a"]), r"node_ids.npy` holds <U1 of shape \[1\]"),
+    ("node_ids", np.array([{}] * 4, dtype=object), "node_ids.npy` cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("name", "array", "message"), WRONG)
+def test_a_wrong_array_is_named(name: str, array: np.ndarray, message: str, folder: Path) -> None:
+    np.save(folder / f"{name}.npy", array, allow_pickle=True)
+    for mmap in (True, False):
+        with pytest.raises(GraphError, match=message) as error:
+            load_folder(folder, mmap=mmap)
+        assert "save the graph again with `save_folder`" in str(error.value)
+
+
+def test_too_few_entries_for_the_self_loops(folder: Path) -> None:
+    np.save(folder / "rowptr.npy", np.array([0, 1, 2, 3, 3], dtype=np.int32))
+    np.save(folder / "col.npy", np.zeros(3, dtype=np.int32))
+    np.save(folder / "value.npy", np.zeros(3, dtype=np.float32))
+    with pytest.raises(GraphError, match=r"col.npy` has 3 entries for 4 nodes with self-loops"):
+        load_folder(folder)
+
+
+def test_a_missing_file_is_named(folder: Path, dense_folder: Path) -> None:
+    for path in (folder, dense_folder):
+        for file in sorted(path.glob("*.npy")):
+            content = file.read_bytes()
+            file.unlink()
+            with pytest.raises(GraphError, match=rf"{file.name}` is missing; save the graph again"):
+                load_folder(path)
+            file.write_bytes(content)
+    load_folder(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
+def test_a_pipe_is_not_waited_for(folder: Path) -> None:
+    (folder / "col.npy").unlink()
+    os.mkfifo(folder / "col.npy")
+    with pytest.raises(GraphError, match=r"col.npy` is missing"):
+        load_folder(folder)
+
+
+def test_a_huge_length_is_not_allocated(folder: Path) -> None:
+    with (folder / "col.npy").open("wb") as file:
+        shape = (2**40,)
+        np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": shape})
+    for mmap in (True, False):
+        with pytest.raises(GraphError, match=r"col.npy` cannot be read"):
+            load_folder(folder, mmap=mmap)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_damage_is_a_graph_error_or_no_damage(folder: Path, data: st.DataObject) -> None:
+    """Bytes of headers, lengths and types: whatever loads has the right shapes."""
+    file = data.draw(st.sampled_from(sorted(folder.iterdir())))
+    content = file.read_bytes()
+    damaged = bytearray(content)
+    head = len(content) if file.suffix == ".json" else 128
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, head - 1), st.integers(0, 255)), max_size=4)):
+        damaged[at] = byte
+    stop = data.draw(st.one_of(st.none(), st.integers(0, len(content) - 1)))
+    file.write_bytes(bytes(damaged[:stop]))
+    try:
+        loaded = load_folder(folder, mmap=data.draw(st.booleans()))
+    except GraphError:
+        pass
+    else:
+        assert len(loaded.y) == len(loaded.x) == len(loaded.degree) == loaded.num_nodes
+        assert len(loaded.adj.col) == len(loaded.adj.value)
+    finally:
+        file.write_bytes(content)
+
+
+# how `load_graph` finds a folder
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_load_graph_takes_the_path_of_a_folder(elsewhere: Path, path_graph: Graph) -> None:
+    save_folder(path_graph, elsewhere / "sub" / "mine")
+    assert_same(load_graph("sub/mine"), path_graph)
+    assert_same(load_graph(elsewhere / "sub" / "mine"), path_graph)
+
+
+def test_load_graph_finds_a_folder_by_name(elsewhere: Path, path_graph: Graph, block_arrays: dict[str, Any]) -> None:
+    for name in ("mine", "cora", "wordnet-small"):
+        save_folder(path_graph, elsewhere / "root" / name)
+        assert_same(load_graph(name, root=elsewhere / "root"), path_graph)
+    np.savez(elsewhere / "root" / "mine.npz", **block_arrays)
+    assert load_graph("mine", root=elsewhere / "root").num_nodes == 60
+
+
+def test_load_graph_says_that_a_folder_holds_no_graph(elsewhere: Path) -> None:
+    (elsewhere / "sub").mkdir()
+    with pytest.raises(GraphError, match=r"folder `sub` has no `graph.json`; give one that `save_folder` wrote, or an"):
+        load_graph("sub")

@@ -1,0 +1,155 @@
+"""What a stored history knows of itself: completeness, drift, and what a checkpoint must match."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.history import StoredHistory, open_history
+from lazygnn.history.codec import Codec
+from lazygnn.history.device import DeviceStore
+from lazygnn.warmstart import Drift, Mix
+
+OpenHistory = Callable[..., StoredHistory]
+
+
+def push_ones(history: StoredHistory, *targets: int) -> None:
+    ones = torch.ones(len(targets), history.values.channels)
+    history.push(torch.tensor(targets), ones, ones)
+
+
+def is_complete(history: StoredHistory) -> bool:
+    return bool(history.state_dict()["complete"])
+
+
+@pytest.mark.parametrize("mix", [0.0, 0.3])
+def test_tiers_agree_bit_for_bit(open_tier: OpenHistory, mix: float) -> None:
+    generator = torch.Generator().manual_seed(2)
+    histories = [open_tier(tier, 50, 5, Drift(mix)) for tier in ("device", "host", "disk", "worker")]
+    for _ in range(40):
+        nodes = torch.randperm(50, generator=generator)[:30]
+        num_targets = int(torch.randint(1, 20, (), generator=generator))
+        fresh = torch.randn(25, 5, generator=generator)
+        starts = [history.start(nodes, num_targets, fresh) for history in histories]
+        assert all(torch.equal(start, starts[0]) for start in starts)
+        for history in histories:
+            history.push(nodes[:num_targets], torch.sin(starts[0]), fresh)
+    states = [history.state_dict() for history in histories]
+    assert all(torch.equal(state[name], states[0][name]) for state in states for name in states[0])
+
+
+def test_a_history_is_complete_once_every_row_is_written() -> None:
+    history = open_history(4, 1, Mix(0.5))
+    push_ones(history, 0, 1)
+    push_ones(history, 1, 2)
+    assert not is_complete(history)
+    push_ones(history, 3)
+    assert is_complete(history)
+
+
+def test_a_push_of_all_rows_completes_at_once() -> None:
+    history = open_history(3, 1, Mix(0.5))
+    push_ones(history, 2, 0, 1)
+    assert is_complete(history)
+
+
+def test_completeness_is_not_asked_for_before_it_is_possible(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Tensor] = []
+    original = Tensor.all
+
+    def counted(self: Tensor) -> Tensor:
+        asked.append(self)
+        return original(self)
+
+    history = open_history(8, 1, Mix(0.5))
+    monkeypatch.setattr(Tensor, "all", counted)
+    for _ in range(3):
+        for first in range(0, 8, 2):
+            push_ones(history, first, first + 1)
+    assert len(asked) == 1
+
+
+def test_a_filled_history_can_be_marked_complete() -> None:
+    history = open_history(3, 1, Mix(0.0))
+    push_ones(history, 0)
+    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).item() == 7
+    history.mark_complete()
+    assert is_complete(history)
+    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).item() == 0
+
+
+def test_a_restored_history_completes_as_the_first_would_have() -> None:
+    history, restored = open_history(4, 1, Mix(0.5)), open_history(4, 1, Mix(0.5))
+    push_ones(history, 0, 1, 2)
+    restored.load_state_dict(history.state_dict())
+    push_ones(restored, 2)
+    assert not is_complete(restored)
+    push_ones(restored, 3)
+    assert is_complete(restored)
+
+
+def test_drift_is_measured_over_known_targets() -> None:
+    history = open_history(3, 1, Drift())
+    history.measure = True
+    history.push(torch.tensor([0, 1]), torch.zeros(2, 1), torch.tensor([[3.0], [4.0]]))
+    # moved by 3 and 0; the third row is new, the halo is not looked at
+    history.start(torch.tensor([0, 1, 2]), 3, torch.tensor([[6.0], [4.0], [9.0]]))
+    assert history.drift_norm() == pytest.approx(3 / 5)
+    assert history.drift_norm() is None
+    history.start(torch.tensor([0, 1]), 1, torch.tensor([[3.0], [70.0]]))
+    assert history.drift_norm() == 0
+
+
+def test_drift_adds_up_over_a_full_history() -> None:
+    history = open_history(2, 1, Drift())
+    history.push(torch.arange(2), torch.zeros(2, 1), torch.tensor([[3.0], [4.0]]))
+    history.measure = True
+    history.start(torch.tensor([0]), 1, torch.tensor([[9.0]]))
+    history.start(torch.tensor([1]), 1, torch.tensor([[12.0]]))
+    assert history.drift_norm() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("start", "measure"), [(Mix(0.5), True), (Drift(), False)])
+def test_no_drift_without_inputs_or_measuring(start: Mix | Drift, measure: bool) -> None:
+    history = open_history(2, 1, start)
+    history.measure = measure
+    push_ones(history, 0, 1)
+    history.start(torch.arange(2), 2, torch.zeros(2, 1))
+    assert history.drift_norm() is None
+
+
+def test_a_state_is_all_tensors() -> None:
+    history = open_history(3, 2, Drift(), dtype=torch.int8)
+    push_ones(history, 0)
+    state = history.state_dict()
+    names = ["values.rows", "values.scale", "inputs.rows", "inputs.scale", "pushed", "num_pushes", "complete"]
+    assert list(state) == names
+    assert state["num_pushes"].dtype == state["complete"].dtype == torch.int64
+    assert (state["num_pushes"].item(), state["complete"].item()) == (1, 0)
+    assert state["pushed"].tolist() == [0, -1, -1]
+
+
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
+    history = open_history(3, 2, Mix(0.5))
+    push_ones(history, 0, 1, 2)
+    with pytest.raises(ValueError, match=r"keeps values\.rows, pushed, .*; the state given holds values\.rows, inputs"):
+        history.load_state_dict(open_history(3, 2, Drift()).state_dict())
+    with pytest.raises(ValueError, match="the state given holds nothing"):
+        history.load_state_dict({})
+    with pytest.raises(ValueError, match=r"`values\.rows` of the history is \[3, 2\] in .*float32; .* is \[4, 2\] in"):
+        history.load_state_dict(open_history(4, 2, Mix(0.5)).state_dict())
+    with pytest.raises(ValueError, match=r"it is \[3, 2\] in torch\.bfloat16"):
+        history.load_state_dict(open_history(3, 2, Mix(0.5), dtype=torch.bfloat16).state_dict())
+    broken = {**open_history(3, 2, Mix(0.5)).state_dict(), "pushed": torch.zeros(5, dtype=torch.int32)}
+    with pytest.raises(ValueError, match=r"`pushed` of the history is \[3\]"):
+        history.load_state_dict(broken)
+    assert history.values.read(torch.arange(3)).tolist() == [[1, 1]] * 3
+
+
+@pytest.mark.parametrize(("start", "num_stores", "verb"), [(Mix(0.5), 2, "takes no"), (Drift(), 1, "needs")])
+def test_stores_must_suit_the_warm_start(start: Mix | Drift, num_stores: int, verb: str) -> None:
+    codec = Codec(torch.float32, torch.float32)
+    stores = [DeviceStore({"rows": torch.zeros(2, 1)}, codec, torch.device("cpu")) for _ in range(num_stores)]
+    with pytest.raises(ValueError, match=f"{verb} store for its inputs"):
+        StoredHistory(start, stores[0], stores[1] if num_stores == 2 else None)

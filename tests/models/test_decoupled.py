@@ -1,0 +1,171 @@
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.batch import Batch
+from lazygnn.graph import Graph
+from lazygnn.history import History, StoredHistory
+from lazygnn.models import MLP, Decoupled, decoupled
+from lazygnn.models.decoupled import LazyGNN
+from lazygnn.models.layers import Linear, NormKind
+from lazygnn.ops import Csr
+from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
+from lazygnn.training import evaluate
+from lazygnn.warmstart import Mix
+
+
+class Untouchable(History):
+    """A history that no one may use."""
+
+    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:
+        raise AssertionError("a history was read")
+
+    def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
+        raise AssertionError("a history was written")
+
+    def prefetch(self, nodes: Tensor, num_targets: int) -> None:
+        raise AssertionError("a history was read ahead")
+
+    @property
+    def num_bytes(self) -> int:
+        return 0
+
+
+def mlp(in_channels: int, out_channels: int, *, norm: NormKind = "none") -> MLP:
+    torch.manual_seed(0)
+    return MLP(in_channels, 8, out_channels, mlp_layers=2, norm=norm, dropout=0.0)
+
+
+def with_sparse_features(graph: Graph) -> Graph:
+    assert isinstance(graph.x, Tensor)
+    row, col = graph.x.nonzero(as_tuple=True)
+    sparse = Csr.from_sorted(row, col, graph.x[row, col], (len(graph.x), graph.x.shape[1]))
+    return Graph(sparse, graph.y, graph.adj, graph.degree, graph.task, graph.masks)
+
+
+def test_the_model_is_transform_then_propagation_then_head(block_graph: Graph) -> None:
+    transform, propagation, head = mlp(3, 5), ExactPropagation(0.1, 4), Linear(5, 3)
+    model = Decoupled(transform, propagation, head)
+    batch = Batch.full(block_graph, 4)
+    assert isinstance(block_graph.x, Tensor)
+    expected = head(propagation(transform(block_graph.x), batch))
+    torch.testing.assert_close(model(batch), expected, rtol=0, atol=0)
+    assert model(batch).shape == (60, 3)
+    assert model.embed(block_graph).shape == (60, 5)
+    torch.testing.assert_close(model.infer(block_graph), head(model.embed(block_graph)), rtol=0, atol=0)
+
+
+def test_without_a_head_what_is_propagated_are_the_outputs(block_graph: Graph) -> None:
+    model = Decoupled(mlp(3, 3), ExactPropagation(0.1, 4))
+    assert torch.equal(model.infer(block_graph), model.embed(block_graph))
+
+
+def test_training_and_inference_agree_where_propagation_is_exact(block_graph: Graph) -> None:
+    model = Decoupled(mlp(3, 3), ExactPropagation(0.1, 4))
+    torch.testing.assert_close(model(Batch.full(block_graph, 4)), model.infer(block_graph), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("rows", [1, 7, 60])
+def test_inference_in_blocks_is_inference_in_one_go(
+    monkeypatch: pytest.MonkeyPatch, block_graph: Graph, rows: int, sparse: bool
+) -> None:
+    graph = with_sparse_features(block_graph) if sparse else block_graph
+    model = Decoupled(mlp(3, 5, norm="batch"), ExactPropagation(0.1, 4), Linear(5, 3)).eval()
+    whole = model.infer(graph)
+    seen: list[int] = []
+    model.transform.register_forward_hook(lambda _module, inputs, _out: seen.append(len(inputs[0])))
+    monkeypatch.setattr(decoupled, "INFERENCE_ROWS", rows)
+    torch.testing.assert_close(model.infer(graph), whole, rtol=0, atol=1e-6)
+    assert max(seen) == rows
+    assert sum(seen) == 60
+
+
+@pytest.mark.parametrize("eval_layers", [None, 3])
+def test_inference_touches_no_history(block_graph: Graph, eval_layers: int | None) -> None:
+    lazy = LazyPropagation(0.1, Untouchable(), Untouchable(), eval_layers=eval_layers)
+    model = Decoupled(mlp(3, 3), lazy)
+    assert model.infer(block_graph).shape == (60, 3)
+    assert not model.infer(block_graph).requires_grad
+    with pytest.raises(AssertionError, match="a history was read"):
+        model(Batch.full(block_graph, 2))
+    assert model.eval()(Batch.full(block_graph, 2)).shape == (60, 3)
+
+
+def test_lazy_inference_is_the_fixed_point(block_graph: Graph) -> None:
+    model = LazyGNN(3, 8, 3, num_nodes=60, alpha=0.2, dropout=0.0)
+    out = model.infer(block_graph).double()
+    assert isinstance(block_graph.x, Tensor)
+    x_in = model.transform(block_graph.x).detach().double()
+    identity = torch.eye(60, dtype=torch.float64)
+    expected = 0.2 * torch.linalg.solve(identity - 0.8 * block_graph.adj.to_dense().double(), x_in)
+    assert float((out - expected).norm()) <= 1.1e-4 * float(x_in.norm())
+
+
+def test_layers_cover_every_parameter_once_and_end_with_the_head() -> None:
+    model = Decoupled(mlp(3, 5, norm="layer"), NoPropagation(), Linear(5, 3))
+    groups = model.layer_parameters()
+    assert sorted(id(p) for group in groups for p in group) == sorted(id(p) for p in model.parameters())
+    assert model.head is not None
+    assert [id(p) for p in groups[-1]] == [id(p) for p in model.head.parameters()]
+
+
+def test_moving_a_model_does_not_move_its_history() -> None:
+    model = LazyGNN(3, 8, 3, num_nodes=60, gradient_start=Mix(0.5))
+    assert isinstance(model.propagation, LazyPropagation)
+    names = set(model.state_dict())
+    assert names == {f"transform.linears.{layer}.{part}" for layer in (0, 1) for part in ("weight", "bias")}
+    model.to(torch.float64)
+    assert isinstance(model.propagation.features, StoredHistory)
+    assert isinstance(model.propagation.gradients, StoredHistory)
+    assert model.propagation.features.values.read(torch.arange(2)).dtype == torch.float32
+
+
+def test_lazygnn_learns_in_a_plain_loop(block_graph: Graph) -> None:
+    torch.manual_seed(0)
+    model = LazyGNN(3, 16, 3, num_nodes=block_graph.num_nodes)
+    batch = Batch.full(block_graph, num_layers=2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = (batch.weight * block_graph.task.loss(model(batch), batch.y)).sum()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    assert losses[-1] < 0.5 * losses[0]
+    scores = evaluate(model, block_graph)
+    # features alone do not get there
+    assert isinstance(block_graph.x, Tensor)
+    alone = float((block_graph.x.argmax(dim=1) == block_graph.y).float().mean())
+    assert scores["test"] > 0.9 > alone
+
+
+def test_appnp_is_that_of_torch_geometric(block_graph: Graph) -> None:
+    nn = pytest.importorskip("torch_geometric.nn")
+    graph = block_graph.to(torch.float64)
+    torch.manual_seed(0)
+    x = torch.randn(60, 4, dtype=torch.float64)
+    grad = torch.randn(60, 4, dtype=torch.float64)
+    row, col = graph.adj.row_index(), graph.adj.col.long()
+    keep = row != col
+    theirs_in, ours_in = x.clone().requires_grad_(), x.clone().requires_grad_()
+    theirs = nn.APPNP(K=7, alpha=0.15)(theirs_in, torch.stack((row[keep], col[keep])))
+    ours = ExactPropagation(0.15, 7)(ours_in, Batch.full(graph, 7))
+    theirs.backward(grad)
+    ours.backward(grad)
+    assert ours_in.grad is not None
+    assert theirs_in.grad is not None
+    # our matrix was rounded to float32
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-6)
+    torch.testing.assert_close(ours_in.grad, theirs_in.grad, rtol=0, atol=1e-6)
+    # and is not merely close to the input
+    assert float((ours - x).detach().abs().max()) > 0.5
+
+
+def test_sparse_features_give_the_same_model(block_graph: Graph) -> None:
+    model = Decoupled(mlp(3, 3), ExactPropagation(0.1, 4))
+    sparse = with_sparse_features(block_graph)
+    torch.testing.assert_close(model.infer(sparse), model.infer(block_graph), rtol=0, atol=1e-6)
+    assert np.isfinite(model(Batch.full(sparse, 4)).detach().numpy()).all()

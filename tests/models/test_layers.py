@@ -1,0 +1,148 @@
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+from torch import Tensor, nn
+
+from lazygnn.models.layers import MLP, Linear, NormKind, TargetBatchNorm, drop
+from lazygnn.ops import Csr
+
+
+def features(num_rows: int = 8, num_cols: int = 6) -> tuple[Tensor, Csr]:
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((num_rows, num_cols)) < 0.5, rng.normal(size=(num_rows, num_cols)), 0)
+    sparse = scipy.sparse.csr_matrix(dense.astype(np.float32))
+    return torch.from_numpy(dense.astype(np.float32)), Csr.from_arrays(
+        sparse.indptr, sparse.indices, sparse.data, num_cols
+    )
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+@pytest.mark.parametrize("mlp_layers", [1, 3])
+def test_sparse_and_dense_features_give_the_same_values_and_gradients(norm: NormKind, mlp_layers: int) -> None:
+    dense, sparse = features()
+    model = MLP(6, 5, 3, mlp_layers=mlp_layers, norm=norm, dropout=0.0).double()
+    results = []
+    for x in (dense.double(), sparse.to(torch.float64)):
+        model.zero_grad()
+        out = model(x)
+        out.square().sum().backward()
+        grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        assert len(grads) == len(list(model.parameters()))
+        results.append([out.detach(), *grads])
+    torch.testing.assert_close(results[0], results[1], rtol=0, atol=1e-12)
+
+
+def test_sparse_features_are_never_made_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Csr) -> Tensor:
+        raise AssertionError("made dense")
+
+    monkeypatch.setattr(Csr, "to_dense", refuse)
+    _, sparse = features()
+    model = MLP(6, 5, 3, mlp_layers=2, input_dropout=0.5)
+    model(sparse).sum().backward()
+    assert model.eval()(sparse).shape == (8, 3)
+
+
+def test_a_linear_layer_starts_within_the_glorot_bound_and_adds_its_bias() -> None:
+    layer = Linear(50, 70)
+    bound = (6 / 120) ** 0.5
+    assert float(layer.weight.detach().abs().max()) <= bound
+    assert float(layer.weight.detach().abs().max()) > 0.9 * bound
+    assert layer.bias.tolist() == [0] * 70
+    dense, sparse = features()
+    layer = Linear(6, 2)
+    nn.init.constant_(layer.bias, 7.0)
+    expected = dense @ layer.weight.detach() + 7
+    torch.testing.assert_close(layer(dense).detach(), expected)
+    torch.testing.assert_close(layer(sparse).detach(), expected)
+
+
+def test_an_mlp_is_linear_relu_linear() -> None:
+    model = MLP(6, 5, 3, mlp_layers=2, dropout=0.9).eval()
+    x, _ = features()
+    first, second = model.linears
+    assert isinstance(first, Linear)
+    assert isinstance(second, Linear)
+    expected = (x @ first.weight + first.bias).relu() @ second.weight + second.bias
+    torch.testing.assert_close(model(x), expected)
+
+
+def test_an_mlp_needs_a_layer() -> None:
+    with pytest.raises(ValueError, match=r"`mlp_layers` must be at least 1, got 0"):
+        MLP(3, 4, 2, mlp_layers=0)
+
+
+def test_dropout_acts_in_training_alone() -> None:
+    x, _ = features()
+    torch.manual_seed(0)
+    for model in (
+        MLP(6, 64, 3, mlp_layers=2, dropout=0.5),
+        MLP(6, 64, 3, mlp_layers=1, dropout=0.0, input_dropout=0.5),
+    ):
+        assert not torch.equal(model.train()(x), model(x))
+        assert torch.equal(model.eval()(x), model(x))
+
+
+def test_input_dropout_of_sparse_features_drops_stored_entries() -> None:
+    x = Csr.from_arrays(np.arange(0, 10_001, 10), np.tile(np.arange(10), 1000), np.full(10_000, 3.0), 10)
+    torch.manual_seed(0)
+    dropped = drop(x, 0.25, training=True)
+    assert isinstance(dropped, Csr)
+    assert torch.equal(dropped.col, x.col)
+    assert torch.equal(dropped.rowptr, x.rowptr)
+    assert dropped.value.unique().tolist() == [0, 4]
+    assert float((dropped.value == 0).float().mean()) == pytest.approx(0.25, abs=0.02)
+    assert x.value.unique().tolist() == [3]
+    assert drop(x, 0.25, training=False) is x
+
+
+def test_batch_statistics_come_from_the_targets_alone() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(10, 4, dtype=torch.float64) * torch.arange(1, 5) + 3
+    ours, plain = TargetBatchNorm(4).double(), nn.BatchNorm1d(4).double()
+    for norm in (ours, plain):
+        nn.init.uniform_(norm.weight, 0.5, 1.5, generator=torch.Generator().manual_seed(1))
+        nn.init.uniform_(norm.bias, generator=torch.Generator().manual_seed(2))
+    out = ours(x, num_targets=6)
+    torch.testing.assert_close(out[:6], plain(x[:6]), rtol=0, atol=1e-12)
+    assert plain.running_mean is not None
+    assert plain.running_var is not None
+    torch.testing.assert_close(ours.running_mean, plain.running_mean, rtol=0, atol=0)
+    torch.testing.assert_close(ours.running_var, plain.running_var, rtol=0, atol=0)
+    assert int(ours.num_batches_tracked or 0) == 1
+    # the halo is normalised with the numbers of the targets
+    mean, variance = x[:6].mean(dim=0), x[:6].var(dim=0, correction=0)
+    halo = (x[6:] - mean) / (variance + ours.eps).sqrt() * ours.weight + ours.bias
+    torch.testing.assert_close(out[6:], halo, rtol=0, atol=1e-12)
+
+
+def test_the_halo_does_not_change_what_targets_get() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(10, 6)
+    other = torch.cat((x[:7], 100 * torch.randn(3, 6)))
+    model = MLP(6, 5, 3, mlp_layers=3, norm="batch", dropout=0.0)
+    assert torch.equal(model(x, 7)[:7], model(other, 7)[:7])
+    assert not torch.equal(model(x)[:7], model(other)[:7])
+
+
+def test_without_a_halo_or_in_evaluation_it_is_plain_batch_norm() -> None:
+    x = torch.randn(10, 4)
+    ours, plain = TargetBatchNorm(4), nn.BatchNorm1d(4)
+    for num_targets in (None, 10):
+        torch.testing.assert_close(ours(x, num_targets), plain(x), rtol=0, atol=0)
+    ours.eval()
+    plain.eval()
+    torch.testing.assert_close(ours(2 * x, 3), plain(2 * x), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+@pytest.mark.parametrize("mlp_layers", [1, 2, 4])
+def test_layers_cover_every_parameter_once(norm: NormKind, mlp_layers: int) -> None:
+    model = MLP(6, 5, 3, mlp_layers=mlp_layers, norm=norm)
+    groups = model.layer_parameters()
+    assert len(groups) == mlp_layers
+    listed = [id(p) for group in groups for p in group]
+    assert sorted(listed) == sorted(id(p) for p in model.parameters())
+    assert all(len(group) == (2 if norm == "none" else 4) for group in groups[:-1])
+    assert len(groups[-1]) == 2

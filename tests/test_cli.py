@@ -1,0 +1,365 @@
+"""The command as a shell would call it; in this process, to be quick, and once as a program of its own."""
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazygnn import workflow
+from lazygnn.cli import main
+from lazygnn.methods import METHODS, find_method, resolve
+
+Arrays = dict[str, Any]
+KEYS = {"method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"}
+KEYS |= {"peak_memory_mib", "run"}
+QUICK = ("--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu")
+
+
+@dataclass(frozen=True)
+class Done:
+    status: object
+    out: str
+    err: str
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The last line on stdout."""
+        parsed: dict[str, Any] = json.loads(self.out.splitlines()[-1])
+        return parsed
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def lazygnn(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*args: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["lazygnn", *map(str, args)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main()
+        out, err = capsys.readouterr()
+        return Done(stop.value.code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def dataset(tmp_path: Path, block_arrays: Arrays) -> Path:
+    path = tmp_path / "block.npz"
+    np.savez(path, **block_arrays)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, module_arrays: Arrays) -> Path:
+    """A run that tests read and do not change, on a graph with names."""
+    folder = tmp_path_factory.mktemp("cli")
+    named = {"node_ids": np.array([f"n{i}" for i in range(60)]), "class_name": np.array(["ant", "bee", "cat"])}
+    np.savez(folder / "named.npz", **module_arrays | named)
+    config = resolve("lazygnn", str(folder / "named.npz"), {"epochs": 4, "hidden_channels": 8}, device="cpu")
+    workflow.train(config, folder / "run", quiet=True)
+    return folder / "run"
+
+
+@pytest.fixture
+def broken(trained: Path, tmp_path: Path) -> Path:
+    """A copy of that run, to be damaged."""
+    copy = tmp_path / "broken"
+    copy.mkdir()
+    for path in trained.iterdir():
+        if path.is_file():
+            (copy / path.name).write_bytes(path.read_bytes())
+    return copy
+
+
+def assert_one_line(done: Done, message: str) -> None:
+    assert done.status == 2
+    assert done.out == ""
+    (line,) = done.err.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_list_shows_methods_recipes_and_data_sets(lazygnn: Command) -> None:
+    done = lazygnn("list")
+    assert done.status == 0
+    for name in (*METHODS, "cora", "wordnet-small", "ogbn-arxiv"):
+        assert name in done.out
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_list_shows_every_option_of_a_method(lazygnn: Command, method: str) -> None:
+    done = lazygnn("list", method)
+    assert done.status == 0
+    for name, field in find_method(method).options.model_fields.items():
+        assert name in done.out
+        assert str(field.description).split(";")[0] in done.out
+    assert "weight_decay" in done.out
+
+
+def test_training_prints_its_result_as_the_last_line(lazygnn: Command, dataset: Path) -> None:
+    done = lazygnn("train", "lazygnn", dataset, *QUICK, "--out", "run", "--seed", 3)
+    assert done.status == 0
+    assert done.result.keys() == KEYS
+    assert (done.result["method"], done.result["seed"], done.result["run"]) == ("lazygnn", 3, "run")
+    assert (done.result["epochs"], done.result["metric"]) == (2, "accuracy")
+    assert 0 <= done.result["val"] <= 1
+    # progress is not mixed with the result
+    assert len(done.out.splitlines()) == 1
+    assert "epoch 2/2" in done.err
+    assert "loss" in done.err
+
+
+def test_quiet_shows_no_progress(lazygnn: Command, dataset: Path) -> None:
+    done = lazygnn("train", "mlp", dataset, *QUICK, "--out", "run", "--quiet")
+    assert done.err == ""
+    assert done.result["method"] == "mlp"
+
+
+def test_a_missing_split_is_null(lazygnn: Command, tmp_path: Path, block_arrays: Arrays) -> None:
+    del block_arrays["val_mask"], block_arrays["test_mask"]
+    np.savez(tmp_path / "block.npz", **block_arrays)
+    done = lazygnn("train", "mlp", "block.npz", *QUICK, "--out", "run")
+    assert done.result["val"] is None
+    assert done.result["test"] is None
+    assert '"val": null' in done.out
+
+
+def test_a_run_folder_holds_all_of_a_run(lazygnn: Command, dataset: Path, tmp_path: Path) -> None:
+    lazygnn("train", "lazygnn", dataset, *QUICK, "--out", "run")
+    run = tmp_path / "run"
+    names = {"config.json", "log.jsonl", "best.safetensors", "curves.png", "result.json"}
+    assert names <= {path.name for path in run.iterdir()}
+    config = json.loads((run / "config.json").read_text())
+    assert (config["method"], config["trainer"]["epochs"], config["model"]["hidden_channels"]) == ("lazygnn", 2, 4)
+    assert [json.loads(line)["epoch"] for line in (run / "log.jsonl").read_text().splitlines()] == [1, 2]
+    assert (run / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((run / "result.json").read_text()).keys() == KEYS
+
+
+def test_set_comes_before_the_file_and_the_file_before_the_recipe(
+    lazygnn: Command, dataset: Path, tmp_path: Path
+) -> None:
+    dataset.rename(tmp_path / "cora.npz")
+    (tmp_path / "options.toml").write_text("epochs = 1\nalpha = 0.4\nhidden_channels = 5\n")
+    done = lazygnn(
+        "train",
+        "appnp",
+        "cora.npz",
+        "--config",
+        "options.toml",
+        "--set",
+        "alpha=0.6",
+        "--out",
+        "run",
+        "--device",
+        "cpu",
+    )
+    assert done.status == 0
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert (config["model"]["alpha"], config["model"]["hidden_channels"]) == (0.6, 5)
+    assert config["trainer"]["epochs"] == 1
+    # the recipe of cora
+    assert config["trainer"]["decay_layers"] == 1
+
+
+def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path) -> None:
+    dataset.rename(tmp_path / "cora.npz")
+    lazygnn("train", "appnp", "cora.npz", *QUICK, "--set", "patience=none", "--out", "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["trainer"]["patience"] is None
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["lazygcn", "block.npz"], "unknown method `lazygcn`; choose one of: mlp, appnp, lazygnn"),
+        (["lazygnn", "gone.npz"], "no file `gone.npz`; give the path of an .npz file or the name of a data set"),
+        (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; choose one of: "),
+        (["lazygnn", "block.npz", "--set", "alhpa=1"], "unknown option `alhpa`; did you mean `alpha`?"),
+        (["lazygnn", "block.npz", "--set", "alpha=2"], "option `alpha` is 2: input should be less than or equal to 1"),
+        (["lazygnn", "block.npz", "--set", "alpha"], "`alpha` is not of the form key=value"),
+        (["lazygnn", "block.npz", "--config", "gone.toml"], "cannot read the options in `gone.toml`: "),
+        (["lazygnn", "block.npz", "--device", "tpu"], "unknown device `tpu`; choose auto, cpu or cuda"),
+        (["lazygnn", "block.npz", "--set", "metric=r2"], "metric `r2` does not fit a single-label task; choose one of"),
+        (["lazygnn", "block.npz", "--seed", "-1"], "option `seed` is -1: input should be greater than or equal to 0"),
+    ],
+)
+def test_a_mistake_is_one_line_and_leaves_nothing_behind(
+    lazygnn: Command, dataset: Path, tmp_path: Path, args: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
+    assert_one_line(lazygnn("train", *args), message)
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["block.npz"]
+
+
+def test_a_diverging_run_is_one_line(lazygnn: Command, dataset: Path) -> None:
+    done = lazygnn("train", "mlp", dataset, "--set", "lr=1e30", "--set", "epochs=20", "--quiet", "--device", "cpu")
+    assert_one_line(done, "lower `lr` or set `clip_norm`")
+
+
+def test_a_folder_in_use_is_refused(lazygnn: Command, dataset: Path) -> None:
+    first = lazygnn("train", "mlp", dataset, *QUICK, "--out", "run")
+    assert first.status == 0
+    assert_one_line(
+        lazygnn("train", "mlp", dataset, *QUICK, "--out", "run"),
+        "`run` exists and is not empty; choose another `--out` or remove it",
+    )
+    assert json.loads(Path("run/result.json").read_text()) == first.result
+
+
+def test_a_broken_graph_is_one_line(lazygnn: Command, tmp_path: Path, block_arrays: Arrays) -> None:
+    np.savez(tmp_path / "block.npz", **block_arrays | {"x": np.full((60, 3), np.nan)})
+    assert_one_line(lazygnn("train", "mlp", "block.npz"), "block.npz: `x` holds nan (180 such values); replace or")
+
+
+def test_evaluate_reproduces_the_result(lazygnn: Command, trained: Path) -> None:
+    done = lazygnn("evaluate", trained, "--device", "cpu")
+    assert done.status == 0
+    expected = json.loads((trained / "result.json").read_text())
+    assert done.result.keys() == KEYS
+    for key in KEYS - {"peak_memory_mib"}:
+        assert done.result[key] == expected[key]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_predict_writes_a_row_for_every_node(lazygnn: Command, trained: Path, tmp_path: Path, suffix: str) -> None:
+    out = tmp_path / f"table.{suffix}"
+    if suffix == "parquet":
+        parquet = pytest.importorskip("pyarrow.parquet")
+    done = lazygnn("predict", trained, "--out", out, "--device", "cpu")
+    assert (done.status, done.out) == (0, "")
+    assert f"wrote 60 predictions to {out}" in done.err
+    rows = read_csv(out) if suffix == "csv" else parquet.read_table(out).to_pylist()
+    assert [row["node"] for row in rows] == [f"n{i}" for i in range(60)]
+    assert {row["prediction"] for row in rows} <= {"ant", "bee", "cat"}
+    assert all(1 / 3 <= float(row["probability"]) <= 1 for row in rows)
+    # the table is right where the score says so
+    with np.load(trained.parent / "named.npz") as file:
+        names, test = file["class_name"][file["y"]], file["test_mask"]
+    hits = [row["prediction"] == name for row, name in zip(rows, names, strict=True)]
+    assert np.mean(np.array(hits)[test]) == json.loads((trained / "result.json").read_text())["test"]
+
+
+def test_predict_on_another_graph_without_labels_and_with_its_own_ids(
+    lazygnn: Command, trained: Path, tmp_path: Path
+) -> None:
+    ids = np.array([70, 80, 90])
+    np.savez(tmp_path / "new.npz", edge_index=np.array([[70, 80], [80, 70]]), x=np.eye(3), node_ids=ids)
+    done = lazygnn("predict", trained, "--graph", "new.npz", "--out", "new.csv", "--device", "cpu")
+    assert done.status == 0
+    rows = read_csv(tmp_path / "new.csv")
+    assert [row["node"] for row in rows] == ["70", "80", "90"]
+    assert {row["prediction"] for row in rows} <= {"ant", "bee", "cat"}
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--graph", "new.npz", "--out", "p.csv"], "`new.npz` has 5 features, the run was trained on 3; give a graph"),
+        (["--graph", "gone.npz", "--out", "p.csv"], "no file `gone.npz`"),
+        (["--out", "p.txt"], "cannot write `p.txt`; choose a name that ends in .csv or .parquet"),
+        (["--out", "gone/p.csv"], "cannot write `gone/p.csv`: there is no folder `gone`; create it first"),
+    ],
+)
+def test_a_prediction_that_cannot_be_made_is_one_line(
+    lazygnn: Command, trained: Path, tmp_path: Path, args: list[str], message: str
+) -> None:
+    np.savez(tmp_path / "new.npz", edge_index=np.array([[0, 1], [1, 0]]), x=np.ones((2, 5)))
+    assert_one_line(lazygnn("predict", trained, *args), message)
+    assert not list(tmp_path.rglob("p.*"))
+
+
+def test_show_prints_configuration_course_and_result(lazygnn: Command, trained: Path) -> None:
+    done = lazygnn("show", trained)
+    assert done.status == 0
+    result = json.loads((trained / "result.json").read_text())
+    for text in ('"hidden_channels": 8', "course", '"best_epoch"', str(result["test"])):
+        assert text in done.out
+
+
+def test_show_of_a_run_that_has_not_ended(lazygnn: Command, broken: Path) -> None:
+    (broken / "result.json").unlink()
+    (broken / "log.jsonl").unlink()
+    done = lazygnn("show", broken)
+    assert done.status == 0
+    assert "training has not ended" in done.out
+
+
+def test_doctor_names_versions(lazygnn: Command) -> None:
+    done = lazygnn("doctor")
+    assert done.status == 0
+    for text in ("lazygnn", "python", "torch", "GPU", "safetensors", "pymetis"):
+        assert text in done.out
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "content", "message"),
+    [
+        ("evaluate", "config.json", None, "is not a run folder: it has no `config.json`; give a folder that `train`"),
+        ("evaluate", "config.json", b"{", "cannot read `"),
+        ("evaluate", "config.json", b"{}", "is not the configuration of a run"),
+        ("evaluate", "config.json", b"[]", "does not hold a JSON object"),
+        ("evaluate", "best.safetensors", None, "best.safetensors`"),
+        ("evaluate", "best.safetensors", b"garbage", "train the run again"),
+        ("evaluate", "result.json", b"garbage", "cannot read `"),
+        ("predict", "best.safetensors", b"", "train the run again"),
+        ("show", "config.json", None, "is not a run folder"),
+        ("show", "log.jsonl", b"[1]\n", "log.jsonl`"),
+        ("show", "result.json", b"\xff\xff", "cannot read `"),
+    ],
+)
+def test_a_broken_run_folder_is_one_line(
+    lazygnn: Command, broken: Path, tmp_path: Path, command: str, file: str, content: bytes | None, message: str
+) -> None:
+    (broken / file).unlink()
+    if content is not None:
+        (broken / file).write_bytes(content)
+    extra = ["--out", tmp_path / "p.csv"] if command == "predict" else []
+    done = lazygnn(command, broken, *extra)
+    assert done.status == 2
+    assert len(done.err.splitlines()) == 1
+    assert done.err.startswith("error: ")
+    assert message in done.err
+    assert "Traceback" not in done.err
+
+
+def test_weights_of_another_shape_are_one_line(lazygnn: Command, broken: Path) -> None:
+    config = json.loads((broken / "config.json").read_text())
+    config["model"]["hidden_channels"] = 9
+    (broken / "config.json").write_text(json.dumps(config))
+    assert_one_line(lazygnn("evaluate", broken), "do not fit its configuration")
+
+
+def test_no_arguments_show_the_help(lazygnn: Command) -> None:
+    done = lazygnn()
+    assert "train" in done.out + done.err
+    assert lazygnn("--help").status == 0
+    assert lazygnn("train", "-h").status == 0
+
+
+def test_as_a_program_of_its_own(tmp_path: Path, block_arrays: Arrays) -> None:
+    one_way = block_arrays["edge_index"][:, block_arrays["edge_index"][0] < block_arrays["edge_index"][1]]
+    np.savez(tmp_path / "block.npz", **block_arrays | {"edge_index": one_way})
+    call = [sys.executable, "-m", "lazygnn", "train", "lazygnn", "block.npz", *QUICK, "--quiet"]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout).keys() == KEYS
+    assert done.stderr.splitlines() == [
+        "WARNING: the edges are directed: made symmetric, and of two weights the larger counts"
+    ]
+    assert (tmp_path / "runs" / "block-lazygnn-0" / "result.json").is_file()

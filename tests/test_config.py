@@ -1,0 +1,142 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import Field, ValidationError
+
+from lazygnn.config import (
+    Config,
+    Options,
+    TrainerOptions,
+    check_options,
+    parse_assignments,
+    read_toml,
+    split_options,
+)
+from lazygnn.errors import ConfigError
+from lazygnn.methods import resolve
+
+
+class Shape(Options):
+    width: int = Field(3, ge=1, description="how wide")
+    name: str | None = Field(None, description="what it is called")
+
+
+GROUPS: dict[str, type[Options]] = {"trainer": TrainerOptions, "shape": Shape}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("alpha=0.2", 0.2),
+        ("alpha=1e-3", 1e-3),
+        ("alpha = 0.2 ", 0.2),
+        ("epochs=50", 50),
+        ("normalize_features=true", True),
+        ("normalize_features=false", False),
+        ("patience=none", None),
+        ("patience=", None),
+        ("start=drift", "drift"),
+        ("start='drift'", "drift"),
+        ("metric=micro-f1", "micro-f1"),
+        ("name=a=b", "a=b"),
+        ("sizes=[1, 2]", [1, 2]),
+    ],
+)
+def test_an_assignment_is_a_toml_value_or_a_string(text: str, value: Any) -> None:
+    ((key, parsed),) = parse_assignments([text]).items()
+    assert key == text.partition("=")[0].strip()
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+def test_the_last_of_several_assignments_counts() -> None:
+    assert parse_assignments(["a=1", "b=2", "a=3"]) == {"a": 3, "b": 2}
+    assert parse_assignments([]) == {}
+
+
+@pytest.mark.parametrize("text", ["alpha", "", "=3", " =3"])
+def test_something_else_is_no_assignment(text: str) -> None:
+    with pytest.raises(ConfigError, match=f"`{text}` is not of the form key=value"):
+        parse_assignments([text])
+
+
+def test_a_toml_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text('epochs = 3\nstart = "mix"  # a comment\n')
+    assert read_toml(path) == {"epochs": 3, "start": "mix"}
+
+
+@pytest.mark.parametrize("content", [b"epochs: 3", b"epochs = ", b"a = 1\na = 2", b"\xff\xfe\x00", None])
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "options.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"cannot read the options in `.*options.toml`: ."):
+        read_toml(path)
+
+
+def test_options_are_dealt_out_to_the_groups_that_know_them() -> None:
+    dealt = split_options({"lr": 0.5, "width": 7, "name": None}, GROUPS)
+    assert dealt == {"trainer": TrainerOptions(lr=0.5), "shape": Shape(width=7)}
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("alhpa", "alpha"), ("epoch", "epochs"), ("hidden", "hidden_channels"), ("weight-decay", "weight_decay")],
+)
+def test_an_unknown_option_suggests_the_nearest_one(name: str, nearest: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown option `{name}`; did you mean `{nearest}`\\?"):
+        resolve("lazygnn", "cora", {name: 1})
+
+
+def test_an_option_like_no_other_lists_them_all() -> None:
+    with pytest.raises(ConfigError, match=r"unknown option `zzz`; choose one of: .*, clip_norm, .*, width") as error:
+        split_options({"zzz": 1}, GROUPS)
+    for group in GROUPS.values():
+        assert all(name in str(error.value) for name in group.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("alpha", 0, r"option `alpha` is 0: input should be greater than 0"),
+        ("alpha", 1.5, r"option `alpha` is 1.5: input should be less than or equal to 1"),
+        ("dropout", 1.0, r"option `dropout` is 1.0: input should be less than 1"),
+        ("epochs", 1.5, r"option `epochs` is 1.5: input should be a valid integer"),
+        ("epochs", -1, r"option `epochs` is -1: input should be greater than or equal to 0"),
+        ("epochs", "many", r"option `epochs` is 'many': input should be a valid integer"),
+        ("start", "warm", r"option `start` is 'warm': input should be 'drift' or 'mix'"),
+        ("optimizer", "sgd", r"option `optimizer` is 'sgd': input should be 'adam' or 'adamw'"),
+        ("lr", float("inf"), r"option `lr` is inf: input should be a finite number"),
+        ("lr", float("nan"), r"option `lr` is nan: input should be a finite number"),
+        ("lr", None, r"option `lr` is None: input should be a valid number"),
+        ("normalize_features", "perhaps", r"option `normalize_features` is 'perhaps': input should be a valid bool"),
+        ("num_layers", 0, r"option `num_layers` is 0: input should be greater than or equal to 1"),
+    ],
+)
+def test_an_impossible_value_is_named_with_its_option(name: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve("lazygnn", "cora", {name: value})
+
+
+def test_the_run_itself_is_checked_too() -> None:
+    with pytest.raises(ConfigError, match=r"option `seed` is -1: input should be greater than or equal to 0"):
+        resolve("lazygnn", "cora", {}, seed=-1)
+
+
+def test_options_are_frozen_and_closed() -> None:
+    options = check_options(TrainerOptions, {"lr": 0.5})
+    with pytest.raises(ValidationError, match="frozen"):
+        options.lr = 1.0  # type: ignore[misc]
+    with pytest.raises(ConfigError, match=r"option `colour` is 'red': extra inputs are not permitted"):
+        check_options(TrainerOptions, {"colour": "red"})
+
+
+def test_the_record_of_a_configuration_reads_back() -> None:
+    config = resolve("lazygnn", "cora", {"alpha": 0.3, "patience": None}, seed=3, root="somewhere")
+    record = json.loads(config.record())
+    assert (record["seed"], record["root"], record["model"]["alpha"]) == (3, "somewhere", 0.3)
+    assert record["trainer"]["patience"] is None
+    assert check_options(Config, record) == config

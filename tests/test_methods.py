@@ -1,0 +1,143 @@
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.batch import Batch
+from lazygnn.config import TrainerOptions, read_toml
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.history import NoHistory, StoredHistory
+from lazygnn.methods import METHODS, Built, build, find_method, recipe, recipe_names, resolve
+from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
+from lazygnn.warmstart import Drift, Mix
+
+RECIPES = sorted(str(file.name) for file in (resources.files("lazygnn") / "recipes").iterdir())
+TABLES = [(method, name) for method in METHODS for name in ["default", *recipe_names(method)]]
+
+
+def make(graph: Graph, method: str, **values: Any) -> Built:
+    torch.manual_seed(0)
+    return build(resolve(method, "block", values), graph)
+
+
+def lazy_part(built: Built) -> LazyPropagation:
+    part = built.model.propagation
+    assert isinstance(part, LazyPropagation)
+    return part
+
+
+def stored(history: object) -> StoredHistory:
+    assert isinstance(history, StoredHistory)
+    return history
+
+
+def test_every_recipe_file_belongs_to_a_method() -> None:
+    assert sorted(f"{method}.toml" for method in METHODS) == RECIPES
+
+
+@pytest.mark.parametrize(("method", "name"), TABLES)
+def test_every_recipe_resolves_for_its_method(method: str, name: str) -> None:
+    table = recipe(method, name)
+    assert isinstance(table, dict)
+    config = resolve(method, name, {})
+    for option, value in table.items():
+        group = config.trainer.model_dump() if option in TrainerOptions.model_fields else config.model
+        assert group[option] == value
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_option_says_what_it_is(method: str) -> None:
+    fields = TrainerOptions.model_fields | find_method(method).options.model_fields
+    assert not [name for name, field in fields.items() if not field.description]
+    assert METHODS[method].summary
+
+
+def test_no_option_belongs_to_trainer_and_method_alike() -> None:
+    for method in METHODS.values():
+        assert not TrainerOptions.model_fields.keys() & method.options.model_fields.keys()
+
+
+def test_a_recipe_is_found_by_name_and_by_the_name_of_a_file() -> None:
+    tables = read_toml(Path(str(resources.files("lazygnn") / "recipes" / "appnp.toml")))
+    assert recipe("appnp", "cora") == tables["cora"] == recipe("appnp", "some/where/cora.npz")
+    assert recipe("appnp", "unheard-of") == tables["default"]
+    assert "default" not in recipe_names("appnp")
+
+
+def test_values_come_before_the_recipe_and_the_recipe_before_defaults() -> None:
+    config = resolve("appnp", "cora", {"alpha": 0.5})
+    assert config.model["alpha"] == 0.5
+    assert config.trainer.weight_decay == recipe("appnp", "cora")["weight_decay"] != TrainerOptions().weight_decay
+    assert config.trainer.eval_every == TrainerOptions().eval_every
+
+
+def test_an_unknown_method_lists_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"unknown method `gcn2`; choose one of: mlp, appnp, lazygnn, lazygnn-paper"):
+        resolve("gcn2", "cora", {})
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("values", [{}, {"prop_channels": 5, "norm": "batch", "mlp_layers": 3}], ids=["plain", "wide"])
+def test_every_method_builds_a_model_that_takes_a_step(block_graph: Graph, method: str, values: dict[str, Any]) -> None:
+    built = make(block_graph, method, **values)
+    (batch,) = built.loader
+    out = built.model(batch)
+    assert out.shape == (60, 3)
+    (batch.weight * block_graph.task.loss(out, batch.y)).sum().backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in built.model.parameters())
+    assert any(bool(p.grad.abs().sum() > 0) for p in built.model.parameters() if p.grad is not None)
+    assert built.model.infer(built.graph).shape == (60, 3)
+
+
+def test_the_same_seed_builds_the_same_weights(block_graph: Graph) -> None:
+    first, second = (make(block_graph, "lazygnn").model.state_dict() for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_each_method_has_its_propagation(block_graph: Graph) -> None:
+    assert isinstance(make(block_graph, "mlp").model.propagation, NoPropagation)
+    exact = make(block_graph, "appnp", alpha=0.3, num_layers=7)
+    assert isinstance(exact.model.propagation, ExactPropagation)
+    assert (exact.model.propagation.alpha, exact.model.propagation.eval_layers) == (0.3, 7)
+
+
+def test_lazygnn_drifts_and_keeps_no_gradients_by_default(block_graph: Graph) -> None:
+    lazy = lazy_part(make(block_graph, "lazygnn", beta=0.2))
+    assert stored(lazy.features).warm == Drift(0.2)
+    assert isinstance(lazy.gradients, NoHistory)
+    assert stored(lazy_part(make(block_graph, "lazygnn", gamma=0.4)).gradients).warm == Drift(0.4)
+
+
+def test_the_papers_method_mixes_features_and_gradients(block_graph: Graph) -> None:
+    lazy = lazy_part(make(block_graph, "lazygnn-paper", beta=0.6, gamma=0.7))
+    assert stored(lazy.features).warm == Mix(0.6)
+    assert stored(lazy.gradients).warm == Mix(0.7)
+
+
+def test_histories_are_as_wide_as_what_is_propagated(block_graph: Graph) -> None:
+    lazy = lazy_part(make(block_graph, "lazygnn", prop_channels=5))
+    # result and input of a pass
+    assert lazy.features.num_bytes == 2 * 60 * 5 * 4
+
+
+def test_inference_options_reach_the_propagation(block_graph: Graph) -> None:
+    lazy = lazy_part(make(block_graph, "lazygnn", eval_layers=4, eval_tolerance=1e-3))
+    assert (lazy.eval_layers, lazy.eval_tolerance) == (4, 1e-3)
+
+
+@pytest.mark.parametrize(("method", "num_layers"), [("mlp", 0), ("appnp", 10), ("lazygnn", 2)])
+def test_batches_have_as_many_layers_as_a_pass(block_graph: Graph, method: str, num_layers: int) -> None:
+    (batch,) = make(block_graph, method).loader
+    assert isinstance(batch, Batch)
+    assert len(batch.adjs) == num_layers
+
+
+def test_features_are_normalised_where_asked(block_graph: Graph) -> None:
+    plain, scaled = (make(block_graph, "mlp", normalize_features=flag).graph.x for flag in (False, True))
+    assert plain is block_graph.x
+    assert isinstance(scaled, Tensor)
+    torch.testing.assert_close(scaled.abs().sum(dim=1), torch.ones(60))

@@ -1,0 +1,96 @@
+import csv
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.task import Task
+from lazygnn.training.predict import check_format, prediction_table, write_table
+
+LOGITS = torch.tensor([[0.0, 1.0986123], [2.0, 0.6137056], [1.0, 0.0], [0.0, 0.0]])
+
+
+@pytest.fixture
+def graph(path_graph: Graph) -> Graph:
+    return replace(path_graph, node_ids=np.array(["ann", "bob, jr.", 'c"d', "eve"]))
+
+
+def read_csv(path: Path) -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file))
+
+
+def test_one_label_with_names(graph: Graph) -> None:
+    table = prediction_table(LOGITS, graph, graph.task, ("cat", "dog"))
+    assert list(table) == ["node", "prediction", "probability"]
+    assert table["node"].tolist() == ["ann", "bob, jr.", 'c"d', "eve"]
+    assert table["prediction"].tolist() == ["dog", "cat", "cat", "cat"]
+    assert table["probability"].tolist() == pytest.approx([0.75, 0.8, 0.7310586, 0.5])
+
+
+def test_one_label_without_names(path_graph: Graph) -> None:
+    table = prediction_table(LOGITS, path_graph, path_graph.task, None)
+    assert table["node"].tolist() == [0, 1, 2, 3]
+    assert table["prediction"].tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(("names", "suffixes"), [(None, ["_0", "_1"]), (("cat", "dog"), ["_cat", "_dog"])])
+def test_several_labels_are_several_columns(
+    path_graph: Graph, names: tuple[str, ...] | None, suffixes: list[str]
+) -> None:
+    table = prediction_table(LOGITS - 1, path_graph, Task("multi-label", 2), names)
+    first, second = suffixes
+    columns = ["node", *(f"{kind}{suffix}" for suffix in suffixes for kind in ("prediction", "probability"))]
+    assert list(table) == columns
+    assert table[f"prediction{first}"].tolist() == [0, 1, 1, 0]
+    assert table[f"prediction{second}"].tolist() == [1, 0, 0, 0]
+    expected = torch.sigmoid(LOGITS[:, 0] - 1).tolist()
+    assert table[f"probability{first}"].tolist() == pytest.approx(expected)
+
+
+def test_numbers_have_no_probability(path_graph: Graph) -> None:
+    table = prediction_table(LOGITS, path_graph, Task("regression", 2), None)
+    assert list(table) == ["node", "prediction_0", "prediction_1"]
+    assert table["prediction_1"].tolist() == LOGITS[:, 1].tolist()
+
+
+def test_csv_quotes_what_needs_quotes(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    write_table(prediction_table(LOGITS, graph, graph.task, ("cat", "dog")), path)
+    rows = read_csv(path)
+    assert rows[0] == ["node", "prediction", "probability"]
+    assert [row[:2] for row in rows[1:]] == [["ann", "dog"], ["bob, jr.", "cat"], ['c"d', "cat"], ["eve", "cat"]]
+    assert float(rows[1][2]) == pytest.approx(0.75)
+
+
+def test_parquet_holds_the_same_columns(graph: Graph, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "table.parquet"
+    table = prediction_table(LOGITS, graph, graph.task, ("cat", "dog"))
+    write_table(table, path)
+    assert parquet.read_table(path).to_pydict() == {name: column.tolist() for name, column in table.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("table.txt", r"cannot write `.*table.txt`; choose a name that ends in .csv or .parquet"),
+        ("table", r"cannot write `.*table`; choose a name that ends in .csv or .parquet"),
+        ("gone/table.csv", r"cannot write `.*table.csv`: there is no folder `.*gone`; create it first"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path, name: str, message: str) -> None:
+    check_format(tmp_path / "table.csv")
+    with pytest.raises(ConfigError, match=message):
+        check_format(tmp_path / name)
+
+
+def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(ConfigError, match=r"Parquet needs `pyarrow`; install `lazygnn\[parquet\]` or write .csv"):
+        check_format(tmp_path / "table.parquet")

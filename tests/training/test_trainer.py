@@ -1,0 +1,255 @@
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lazygnn.batch import Batch
+from lazygnn.config import TrainerOptions
+from lazygnn.data import FullLoader
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.methods import METHODS, build, resolve
+from lazygnn.models import MLP, Decoupled
+from lazygnn.propagation import NoPropagation
+from lazygnn.training import EpochReport, Trainer, evaluate, infer
+from lazygnn.training.trainer import FitResult, learning_rate
+
+State = dict[str, Tensor]
+
+
+def options(**values: Any) -> TrainerOptions:
+    return TrainerOptions(**values)
+
+
+def copy_state(model: nn.Module) -> State:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def same(first: State, second: State) -> bool:
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def course(method: str, graph: Graph, seed: int, **values: Any) -> tuple[list[EpochReport], list[State], State]:
+    """Trains a few epochs; gives the reports, the weights after every epoch, and those kept in the end."""
+    config = resolve(method, "block", {"epochs": 6, "hidden_channels": 8} | values)
+    torch.manual_seed(seed)
+    built = build(config, graph)
+    reports: list[EpochReport] = []
+    states: list[State] = []
+
+    def on_epoch(report: EpochReport) -> None:
+        reports.append(report)
+        states.append(copy_state(built.model))
+
+    Trainer(built.model, built.loader, built.graph, config.trainer, on_epoch=on_epoch).fit()
+    return reports, states, copy_state(built.model)
+
+
+class Scripted(Decoupled):
+    """Knows so many validation nodes after so many steps, by script; its state is the number of steps."""
+
+    steps: Tensor
+
+    def __init__(self, known: Sequence[int], factor: float = 1.0) -> None:
+        super().__init__(MLP(3, 4, 2, mlp_layers=1), NoPropagation())
+        self.known = known
+        self.factor = factor
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+
+    def forward(self, batch: Batch) -> Tensor:
+        if self.training:
+            self.steps += 1
+        return super().forward(batch) * self.factor
+
+    def infer(self, graph: Graph) -> Tensor:
+        wrong = torch.arange(graph.num_nodes) >= self.known[int(self.steps)]
+        return torch.eye(2)[graph.y ^ wrong.long()]
+
+
+def scripted_graph(splits: str = "train val") -> Graph:
+    """Ten nodes to validate, then two to learn from."""
+    at = np.arange(12)
+    masks: dict[str, Any] = {"train": at >= 10, "val": at < 10}
+    return Graph.from_edges(
+        np.stack((at, at[::-1])),
+        np.ones((12, 3)),
+        at % 2,
+        **{f"{split}_mask": masks[split] for split in splits.split()},
+    )
+
+
+def fit_script(
+    known: Sequence[int], splits: str = "train val", **values: Any
+) -> tuple[Scripted, FitResult, list[EpochReport]]:
+    graph = scripted_graph(splits)
+    model = Scripted(known)
+    reports: list[EpochReport] = []
+    trainer = Trainer(model, FullLoader(graph, 0), graph, options(**values), on_epoch=reports.append)
+    return model, trainer.fit(), reports
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_the_same_seed_gives_the_same_course_bit_by_bit(block_graph: Graph, method: str) -> None:
+    first, second, other = (course(method, block_graph, seed, norm="batch") for seed in (0, 0, 1))
+    assert [(r.loss, r.scores) for r in first[0]] == [(r.loss, r.scores) for r in second[0]]
+    assert all(map(same, first[1], second[1]))
+    assert [r.loss for r in first[0]] != [r.loss for r in other[0]]
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_no_label_outside_the_training_split_reaches_the_weights(block_graph: Graph, method: str) -> None:
+    def with_other_labels(*splits: str) -> Graph:
+        poisoned = torch.stack([block_graph.masks[split] for split in splits]).any(dim=0)
+        return replace(block_graph, y=torch.where(poisoned, (block_graph.y + 1) % 3, block_graph.y))
+
+    _, states, kept = course(method, block_graph, 0)
+    # validation labels choose among the weights of all epochs, and do no more
+    reports, poisoned, _ = course(method, with_other_labels("val", "test"), 0)
+    assert all(map(same, states, poisoned))
+    assert reports[-1].scores != course(method, block_graph, 0)[0][-1].scores
+    assert same(kept, course(method, with_other_labels("test"), 0)[2])
+    # the poison works: labels that are learned from change the weights
+    assert not same(states[-1], course(method, with_other_labels("train"), 0)[1][-1])
+
+
+def test_training_lowers_the_loss_and_scores_are_those_of_evaluation(block_graph: Graph) -> None:
+    config = resolve("lazygnn", "block", {"epochs": 40})
+    torch.manual_seed(0)
+    built = build(config, block_graph)
+    reports: list[EpochReport] = []
+    result = Trainer(built.model, built.loader, built.graph, config.trainer, on_epoch=reports.append).fit()
+    assert reports[-1].loss < 0.7 * reports[0].loss
+    assert result.scores == evaluate(built.model, built.graph)
+    assert result.scores["test"] > 0.8
+    assert [report.epoch for report in reports] == list(range(1, 41))
+    assert result.seconds_per_epoch == pytest.approx(sum(report.seconds for report in reports) / 40)
+
+
+def test_the_best_validation_weights_come_back() -> None:
+    model, result, reports = fit_script([0, 3, 8, 8, 5, 7], epochs=5)
+    # of two equal ones the first
+    assert (result.epochs, result.best_epoch) == (5, 2)
+    assert result.scores == {"val": 0.8, "train": 0.0}
+    assert int(model.steps) == 2
+    assert [report.scores["val"] for report in reports if report.scores] == [0.3, 0.8, 0.8, 0.5, 0.7]
+
+
+def test_without_validation_the_last_weights_stay() -> None:
+    model, result, _ = fit_script([0, 8, 3, 2], splits="train", epochs=3, patience=1)
+    assert (result.epochs, result.best_epoch) == (3, 3)
+    assert int(model.steps) == 3
+    assert set(result.scores) == {"train"}
+
+
+def test_patience_counts_epochs_since_the_best() -> None:
+    _, result, _ = fit_script([0, 3, 8, 5, 8, 5, 9, 9, 9], epochs=8, patience=3)
+    assert (result.epochs, result.best_epoch) == (5, 2)
+    _, result, _ = fit_script([0, 3, 8, 5, 8, 5, 9, 9, 9], epochs=8, patience=4)
+    assert (result.epochs, result.best_epoch) == (8, 6)
+
+
+def test_epochs_between_evaluations_are_not_scored_and_the_last_is() -> None:
+    _, result, reports = fit_script([0, 9, 2, 9, 4, 5], epochs=5, eval_every=2)
+    assert [report.scores and report.scores["val"] for report in reports] == [None, 0.2, None, 0.4, 0.5]
+    assert result.best_epoch == 5
+
+
+def test_no_epochs_at_all() -> None:
+    model, result, reports = fit_script([4], epochs=0)
+    assert (result.epochs, result.best_epoch, result.scores["val"]) == (0, 0, 0.4)
+    assert int(model.steps) == 0
+    assert not reports
+
+
+def test_a_loss_that_is_not_a_number_ends_training() -> None:
+    graph = scripted_graph()
+    trainer = Trainer(Scripted([0] * 3, factor=math.nan), FullLoader(graph, 0), graph, options(epochs=2))
+    with pytest.raises(FloatingPointError, match=r"the loss is nan in epoch 1; lower `lr` or set `clip_norm`"):
+        trainer.fit()
+
+
+def test_a_metric_that_does_not_fit_is_refused_before_training(block_graph: Graph) -> None:
+    model = Decoupled(MLP(3, 4, 3, mlp_layers=1), NoPropagation())
+    with pytest.raises(ConfigError, match=r"metric `r2` does not fit a single-label task; choose one of: auto, accur"):
+        Trainer(model, FullLoader(block_graph, 0), block_graph, options(metric="r2"))
+
+
+def without_loss(graph: Graph) -> FullLoader:
+    """Batches whose loss is zero, so that nothing but the weight decay moves a weight."""
+    loader = FullLoader(graph, 0)
+    loader.batch = replace(loader.batch, weight=torch.zeros(graph.num_nodes))
+    return loader
+
+
+@pytest.mark.parametrize(("decay_layers", "decayed"), [(None, 3), (1, 1), (2, 2), (9, 3)])
+def test_weight_decay_spares_the_later_layers(block_graph: Graph, decay_layers: int | None, decayed: int) -> None:
+    model = Decoupled(MLP(3, 4, 3, mlp_layers=3, dropout=0.0), NoPropagation())
+    for parameter in model.parameters():
+        nn.init.ones_(parameter)
+    chosen = options(epochs=1, optimizer="adamw", lr=0.1, weight_decay=0.5, decay_layers=decay_layers)
+    Trainer(model, without_loss(block_graph), block_graph, chosen).fit()
+    for depth, layer in enumerate(model.layer_parameters()):
+        expected = 0.95 if depth < decayed else 1.0
+        for parameter in layer:
+            torch.testing.assert_close(parameter.detach(), torch.full_like(parameter, expected), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
+def test_the_optimizer_is_the_one_asked_for(block_graph: Graph, name: str, kind: Callable[..., Any]) -> None:
+    model = Decoupled(MLP(3, 4, 3, mlp_layers=2), NoPropagation())
+    trainer = Trainer(model, FullLoader(block_graph, 0), block_graph, options(optimizer=name, lr=0.3))
+    assert type(trainer.optimizer) is kind
+    held = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
+    assert sorted(held) == sorted(id(p) for p in model.parameters())
+
+
+def test_a_constant_learning_rate_with_a_warm_up() -> None:
+    chosen = options(lr=0.4, warmup_epochs=3, epochs=6)
+    rates = [learning_rate(chosen, epoch) for epoch in range(6)]
+    assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
+
+
+def test_a_cosine_falls_from_the_full_rate_towards_zero() -> None:
+    chosen = options(lr=2.0, schedule="cosine", epochs=4)
+    rates = [learning_rate(chosen, epoch) for epoch in range(4)]
+    assert rates == pytest.approx([2.0, 1 + math.sqrt(0.5), 1.0, 1 - math.sqrt(0.5)])
+    warmed = options(lr=2.0, schedule="cosine", epochs=6, warmup_epochs=2)
+    assert [learning_rate(warmed, epoch) for epoch in range(6)] == pytest.approx([2 / 3, 4 / 3, *rates])
+    assert learning_rate(options(schedule="cosine", epochs=3, warmup_epochs=9), 2) > 0
+
+
+def test_the_schedule_reaches_the_optimizer() -> None:
+    _, _, reports = fit_script([0] * 5, epochs=4, lr=2.0, schedule="cosine")
+    assert [report.lr for report in reports] == pytest.approx([2.0, 1 + math.sqrt(0.5), 1.0, 1 - math.sqrt(0.5)])
+
+
+def test_gradients_are_clipped(block_graph: Graph) -> None:
+    norms = {}
+    for clip in (None, 1e-3):
+        torch.manual_seed(0)
+        model = Decoupled(MLP(3, 4, 3, mlp_layers=2, dropout=0.0), NoPropagation())
+        Trainer(model, FullLoader(block_graph, 0), block_graph, options(epochs=1, clip_norm=clip)).fit()
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        norms[clip] = math.sqrt(sum(float(g.square().sum()) for g in grads))
+    assert norms[None] > 0.01
+    assert norms[1e-3] == pytest.approx(1e-3, rel=1e-3)
+
+
+def test_evaluation_switches_dropout_off_and_gives_the_mode_back(block_graph: Graph) -> None:
+    model = Decoupled(MLP(3, 16, 3, mlp_layers=2, dropout=0.9), NoPropagation())
+    for mode in (True, False):
+        model.train(mode)
+        assert torch.equal(infer(model, block_graph), infer(model, block_graph))
+        assert model.training is mode
+    model.train()
+    with pytest.raises(ConfigError):
+        evaluate(model, block_graph, "r2")
+    broken = replace(block_graph, x=torch.ones(60, 7))
+    with pytest.raises(RuntimeError):
+        infer(model, broken)
+    assert model.training
