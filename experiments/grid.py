@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -62,7 +63,8 @@ def provenance() -> dict[str, str]:
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
-        "commit": git.stdout.strip() or "unknown",
+        # a copy of the tree without its history is told its commit
+        "commit": git.stdout.strip() or os.environ.get("LAZYGNN_COMMIT", "unknown"),
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, GPU: {gpu}",
         "torch": torch.__version__,
@@ -74,7 +76,7 @@ def _run(config: Config, threads: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         result = workflow.train(config, Path(folder) / "run", quiet=True)
     del result["run"]
-    return {"key": _key(config)} | result | {"config": json.loads(config.record())} | provenance()
+    return {"key": _key(config)} | result | {"config": config.model_dump(exclude={"root"})} | provenance()
 
 
 def _key(config: Config) -> str:

@@ -6,7 +6,7 @@ from experiments.grid import markdown, mean_and_deviation, run_grid
 from lazygnn.methods import resolve
 
 DATASETS = ("arxiv", "wordnet")
-MINI = {"num_parts": 60, "parts_per_batch": 6, "epochs": 80, "eval_every": 4}
+MINI: dict[str, object] = {"num_parts": 60, "parts_per_batch": 6, "epochs": 80, "eval_every": 4}
 CASES: dict[str, tuple[str, dict[str, object]]] = {
     "full batch, drift, 2 steps, 400 epochs": ("lazygnn", {}),
     "frozen halo, drift, 2 steps, 80 epochs": ("lazygnn", MINI),

@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from lazygnn.cli import app
-from lazygnn.config import TrainerOptions
+from lazygnn.config import Options, TrainerOptions
 from lazygnn.methods import METHODS
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +76,7 @@ def test_code_named_beside_the_equations_exists() -> None:
 
 def test_every_command_and_option_is_in_the_reference() -> None:
     text = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    groups = [TrainerOptions, *(method.options for method in METHODS.values())]
+    groups: list[type[Options]] = [TrainerOptions, *(method.options for method in METHODS.values())]
     options = {name for group in groups for name in group.model_fields}
     flags = {flag for command in COMMANDS.values() for option in command.params for flag in option.opts if "--" in flag}
     wanted = [f"`{name}`" for name in sorted(options | flags)] + [f"## `{name}`" for name in COMMANDS]

@@ -25,6 +25,7 @@ def test_nothing_is_converted_without_need() -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("tier", ["device", "host"])
 def test_a_step_does_not_wait_for_the_device(tier: Literal["device", "host"]) -> None:
     history = open_history(1000, 8, Drift(0.1), tier=tier, device="cuda")

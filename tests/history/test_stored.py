@@ -123,8 +123,8 @@ def test_a_state_is_all_tensors() -> None:
     history = open_history(3, 2, Drift(), dtype=torch.int8)
     push_ones(history, 0)
     state = history.state_dict()
-    names = ["values.rows", "values.scale", "inputs.rows", "inputs.scale", "pushed", "num_pushes", "complete"]
-    assert list(state) == names
+    names = ["values.rows", "values.scale", "inputs.rows", "inputs.scale", "pushed", "norms"]
+    assert list(state) == [*names, "num_pushes", "complete"]
     assert state["num_pushes"].dtype == state["complete"].dtype == torch.int64
     assert (state["num_pushes"].item(), state["complete"].item()) == (1, 0)
     assert state["pushed"].tolist() == [0, -1, -1]

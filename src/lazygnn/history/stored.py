@@ -70,7 +70,8 @@ class StoredHistory(History):
         self.values.write(targets, values[: len(targets)])
         if self.inputs is not None:
             self.inputs.write(targets, fresh[: len(targets)])
-        self.pushed[targets.to(self.pushed.device)] = self.num_pushes
+        # assigning a number to `pushed[targets]` would wait for the device
+        self.pushed.index_fill_(0, targets.to(self.pushed.device), self.num_pushes)
         self.num_pushes += 1
         self._rows_pushed += len(targets)
         self._complete = self._complete or self._covers_all(len(targets))

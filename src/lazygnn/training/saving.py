@@ -55,7 +55,7 @@ class Saver:
 
         def wish(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
             self.signum = signum
-            signal.signal(signum, previous[signum])
+            signal.signal(signum, previous[signal.Signals(signum)])
 
         previous = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
         try:
