@@ -280,7 +280,7 @@ class TestKeeping:
         assert set(names(tmp_path)) == {*others, *(file.name for file in files_of(tmp_path, 3))}
 
     def test_leftovers_of_a_crash_are_removed(self, two: Path) -> None:
-        for name in ("checkpoint-000000001.json.tmp", "checkpoint-000000009.safetensors.tmp"):
+        for name in ("checkpoint-000000003.json.tmp", "checkpoint-000000009.safetensors.tmp"):
             (two / name).write_bytes(b"half")
         files_of(two, 0)[0].write_bytes(b"a half without its record")
         save(CheckpointFolder(two), 3)
@@ -292,6 +292,13 @@ class TestKeeping:
         assert is_whole(folder.load_latest(), 1)
         save(folder, 3)
         assert names(two) == sorted(file.name for number in (1, 3) for file in files_of(two, number))
+
+    def test_a_broken_checkpoint_saved_again_is_a_good_one(self, two: Path) -> None:
+        files_of(two, 2)[0].write_bytes(b"broken")
+        folder = CheckpointFolder(two)
+        assert is_whole(folder.load_latest(), 1)
+        save(folder, 2)
+        assert is_whole(folder.load_latest(), 2)
 
     def test_a_number_below_a_good_one_is_refused_and_below_a_broken_one_is_not(self, two: Path) -> None:
         with pytest.raises(CheckpointError, match=r"cannot save checkpoint 0: `.*two` already holds 2, .* resume from"):
@@ -424,6 +431,8 @@ class TestCrash:
             save(CheckpointFolder(two), 3)
         numbers = []
         for moment in [*seen, two]:
+            # a record never stands alone
+            assert all(file.with_suffix(".safetensors").is_file() for file in moment.glob("*.json"))
             found = CheckpointFolder(moment).load_latest()
             assert found is not None
             assert is_whole(found, found.number)
@@ -738,6 +747,15 @@ class TestSkipping:
         reseal(files_of(two, 2)[1], tensors={"names": ["x"]})
         assert is_whole(CheckpointFolder(two).load_latest(), 1)
         assert "skipping checkpoint 2" in caplog.text
+
+    def test_a_long_header_is_not_parsed(
+        self, two: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        forge(two, 2, {"x": entry("F32", [1], 0, 4), "__metadata__": {"long": "a" * 1000}}, bytes(4))
+        reseal(files_of(two, 2)[1], tensors={"names": ["x"]})
+        monkeypatch.setattr(module, "_MAX_HEADER", 1000)
+        assert is_whole(CheckpointFolder(two).load_latest(), 1)
+        assert "`checkpoint-000000002.safetensors` has a header of 1,0" in caplog.text
 
     def test_a_forged_but_sound_file_is_only_data(self, two: Path) -> None:
         forge(two, 2, {"x": entry("F32", [1], 0, 4)}, bytes(4))

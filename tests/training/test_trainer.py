@@ -67,6 +67,7 @@ class Scripted(Decoupled):
         return super().forward(batch) * self.factor
 
     def infer(self, graph: Graph) -> Tensor:
+        assert not self.training
         wrong = torch.arange(graph.num_nodes) >= self.known[int(self.steps)]
         return torch.eye(2)[graph.y ^ wrong.long()]
 
@@ -199,10 +200,14 @@ def test_weight_decay_spares_the_later_layers(block_graph: Graph, decay_layers: 
             torch.testing.assert_close(parameter.detach(), torch.full_like(parameter, expected), rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("decay_layers", [None, 1, 2])
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
-def test_the_optimizer_is_the_one_asked_for(block_graph: Graph, name: str, kind: Callable[..., Any]) -> None:
+def test_the_optimizer_is_the_one_asked_for_and_holds_every_weight(
+    block_graph: Graph, name: str, kind: Callable[..., Any], decay_layers: int | None
+) -> None:
     model = Decoupled(MLP(3, 4, 3, mlp_layers=2), NoPropagation())
-    trainer = Trainer(model, FullLoader(block_graph, 0), block_graph, options(optimizer=name, lr=0.3))
+    chosen = options(optimizer=name, decay_layers=decay_layers, weight_decay=0.1)
+    trainer = Trainer(model, FullLoader(block_graph, 0), block_graph, chosen)
     assert type(trainer.optimizer) is kind
     held = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
     assert sorted(held) == sorted(id(p) for p in model.parameters())

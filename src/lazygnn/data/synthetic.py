@@ -259,7 +259,7 @@ class _BlockModel:
         for _ in range(_MAX_DRAWS):
             if len(key) == wanted:
                 break
-            key = np.unique(np.concatenate((key, self._draw(rng, block, other, wanted - len(key)))))
+            key = _once(np.concatenate((key, self._draw(rng, block, other, wanted - len(key)))))
         size = self.size(other)
         return self.nodes[self.ptr[block] + key // size], self.nodes[self.ptr[other] + key % size]
 
@@ -305,6 +305,12 @@ def _spread(rng: np.random.Generator, total: int, room: np.ndarray) -> np.ndarra
         return np.zeros_like(room)
     counts: np.ndarray = np.minimum(rng.multinomial(total, room / room.sum()), room)
     return counts
+
+
+def _once(key: np.ndarray) -> np.ndarray:
+    # `numpy.unique` goes through a hash table, which takes ten times as long on a million numbers
+    key.sort()
+    return key[np.diff(key, prepend=-1) > 0]
 
 
 def _rowptr(degrees: np.ndarray, index: np.dtype) -> np.ndarray:

@@ -429,8 +429,10 @@ def _check_digest(file: Path, size: int, digest: str) -> None:
             same = hashlib.file_digest(stream, "sha256").hexdigest() == digest
     except OSError as error:
         raise CheckpointError(f"cannot read `{file.name}`: {error}") from error
-    if not same or header > _MAX_HEADER:
+    if not same:
         raise CheckpointError(f"`{file.name}` is damaged: its digest does not match")
+    if header > _MAX_HEADER:
+        raise CheckpointError(f"`{file.name}` has a header of {header:,} bytes, lazygnn writes {_MAX_HEADER:,} at most")
 
 
 def _read_tensors(file: Path, names: list[str]) -> dict[str, Tensor]:
