@@ -168,6 +168,23 @@ def test_a_graph_too_large_for_the_build_of_metis_is_refused(
         partition(many, 2)
 
 
+@pytest.mark.parametrize("failure", [MemoryError("no memory"), RuntimeError("unknown exception")])
+def test_a_failure_of_metis_says_what_to_do(
+    failure: Exception, path_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pymetis
+
+    def part_graph(*args: Any, **options: Any) -> None:
+        raise failure
+
+    monkeypatch.setattr(pymetis, "part_graph", part_graph)
+    message = (
+        rf"METIS could not cut the graph into 2 parts \({failure}\); it takes about 0.0 GB of memory for 10 entries"
+    )
+    with pytest.raises(ConfigError, match=message):
+        partition(path_graph, 2)
+
+
 def test_without_pymetis_the_message_names_what_needs_nothing(
     path_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:

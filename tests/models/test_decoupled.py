@@ -93,6 +93,14 @@ def test_inference_touches_no_history(block_graph: Graph, eval_layers: int | Non
     assert model.eval()(Batch.full(block_graph, 2)).shape == (60, 3)
 
 
+def test_inference_drops_nothing_and_gives_the_mode_back(block_graph: Graph) -> None:
+    model = LazyGNN(3, 16, 3, num_nodes=60, dropout=0.9)
+    for mode in (True, False):
+        model.train(mode)
+        assert torch.equal(model.infer(block_graph), model.infer(block_graph))
+        assert model.training is model.transform.training is mode
+
+
 def test_lazy_inference_is_the_fixed_point(block_graph: Graph) -> None:
     model = LazyGNN(3, 8, 3, num_nodes=60, alpha=0.2, dropout=0.0)
     out = model.infer(block_graph).double()
