@@ -19,6 +19,7 @@ from lazygnn.data.datasets import EMBEDDED
 from lazygnn.data.download import SOURCES
 from lazygnn.data.partition import PartitionMethod
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
+from lazygnn.history import HistoryFileError
 from lazygnn.methods import METHODS, find_method, recipe_names, resolve
 from lazygnn.training.predict import check_format, prediction_table, write_table
 from lazygnn.training.run import Run
@@ -45,7 +46,7 @@ def main() -> None:
             f"{stop}; the run is saved, go on with `lazygnn train --resume RUN`", highlight=False
         )
         sys.exit(128 + stop.signum)
-    except (GraphError, ConfigError, CheckpointError) as error:
+    except (GraphError, ConfigError, CheckpointError, HistoryFileError) as error:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
 

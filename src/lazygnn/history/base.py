@@ -36,10 +36,10 @@ class Store(ABC):
     def write(self, rows: Tensor, values: Tensor) -> None:
         """Overwrites these rows; a later `read` sees them."""
 
-    def read_all(self) -> Tensor:
-        """A copy of all rows in host memory, made block by block."""
+    def read_columns(self, columns: Tensor) -> Tensor:
+        """A copy of some columns of all rows in host memory, made block by block."""
         blocks = torch.arange(self.num_rows, device=self.device).split(65_536)
-        return torch.cat([self.read(rows).cpu() for rows in blocks])
+        return torch.cat([self.read(rows).cpu()[:, columns] for rows in blocks])
 
     def prefetch(self, rows: Tensor) -> None:  # noqa: B027
         """Says that these very `rows` are read soon; changes nothing but the time that takes."""

@@ -84,14 +84,16 @@ class Decoupled(Model):
         """The transform of every node, block by block and without dropout, where the graph lies, [N, C]."""
         was_training = self.transform.training
         self.transform.eval()
-        x_in = torch.empty(0)
-        for start in range(0, graph.num_nodes, INFERENCE_ROWS):
-            rows = self.transform(_rows(graph.x, start, start + INFERENCE_ROWS).to(self.device))
-            if start == 0:
-                x_in = torch.empty(graph.num_nodes, rows.shape[1], dtype=rows.dtype, device=graph.device)
-            x_in[start : start + INFERENCE_ROWS] = rows
-        self.transform.train(was_training)
-        return x_in
+        try:
+            x_in = torch.empty(0)
+            for start in range(0, graph.num_nodes, INFERENCE_ROWS):
+                rows = self.transform(_rows(graph.x, start, start + INFERENCE_ROWS).to(self.device))
+                if start == 0:
+                    x_in = torch.empty(graph.num_nodes, rows.shape[1], dtype=rows.dtype, device=graph.device)
+                x_in[start : start + INFERENCE_ROWS] = rows
+            return x_in
+        finally:
+            self.transform.train(was_training)
 
     def _output(self, x: Tensor) -> Tensor:
         return x if self.head is None else cast(Tensor, self.head(x))
