@@ -35,14 +35,14 @@ def within(adj: Tensor, start: Tensor, hops: int) -> set[int]:
 
 
 @pytest.mark.parametrize("parts_per_batch", [1, 2, 5])
-@pytest.mark.parametrize("halo", ["frozen", "paper", "none"])
+@pytest.mark.parametrize("halo", ["frozen", "paper", "features", "none"])
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 def test_batches_are_the_submatrices_they_should_be(parts_per_batch: int, halo: Halo, num_layers: int) -> None:
     graph = make_graph()
     dense = graph.adj.to_dense()
     loader = ClusterLoader(graph, PTR, num_layers, parts_per_batch=parts_per_batch, halo=halo)
     for batch in loader:
-        hops = {"frozen": 1, "paper": num_layers, "none": 0}[halo]
+        hops = {"frozen": 1, "paper": num_layers, "features": 1, "none": 0}[halo]
         assert set(batch.nodes.tolist()) == within(dense, batch.targets, hops)
         assert len(set(batch.nodes.tolist())) == len(batch.nodes)
         assert len(batch.adjs) == num_layers
@@ -53,7 +53,7 @@ def test_batches_are_the_submatrices_they_should_be(parts_per_batch: int, halo: 
             rows = batch.nodes[: adj.num_rows]
             assert set(rows.tolist()) == reach
             torch.testing.assert_close(adj.to_dense(), dense[rows][:, batch.nodes], rtol=0, atol=0)
-        fresh = batch.nodes if halo == "paper" else batch.targets
+        fresh = batch.nodes if halo in ("paper", "features") else batch.targets
         assert torch.equal(torch.as_tensor(batch.x), torch.as_tensor(graph.x)[fresh])
         assert torch.equal(batch.y, graph.y[batch.targets])
 
@@ -150,7 +150,7 @@ def test_bad_values_are_named() -> None:
     graph = make_graph()
     with pytest.raises(ValueError, match=r"`parts_per_batch` must lie in \[1, 5\], got 6"):
         ClusterLoader(graph, PTR, 1, parts_per_batch=6)
-    with pytest.raises(ValueError, match="`halo` must be `frozen`, `paper` or `none`, got `wide`"):
+    with pytest.raises(ValueError, match="`halo` must be one of frozen, paper, features, none, got `wide`"):
         ClusterLoader(graph, PTR, 1, halo="wide")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`ptr` must rise from 0 to 60"):
         ClusterLoader(graph, torch.tensor([0, 30, 30, 60]), 1)

@@ -6,7 +6,7 @@
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from lazygnn.batch import Batch, loss_weight
 from lazygnn.graph import Graph
 from lazygnn.ops import Adjacency, Csr
 
-Halo = Literal["frozen", "paper", "none"]
+Halo = Literal["frozen", "paper", "features", "none"]
 
 
 class ClusterLoader:
@@ -31,6 +31,7 @@ class ClusterLoader:
         parts_per_batch: Parts drawn together.
         halo: `frozen`: one hop that stands at its history in every step, the transform runs on targets alone;
             `paper`: `num_layers` hops, exact on targets, the transform runs on all of them (Eqs. 15-21);
+            `features`: one hop, its features included, for methods that keep a history per layer (GAS);
             `none`: edges that leave the batch are dropped (Cluster-GCN).
         seed: Seed of the order.
         device: Where batches are handed out; the graph's own device by default.
@@ -52,8 +53,8 @@ class ClusterLoader:
         self.num_parts = len(ptr) - 1
         if not 1 <= parts_per_batch <= self.num_parts:
             raise ValueError(f"`parts_per_batch` must lie in [1, {self.num_parts}], got {parts_per_batch}")
-        if halo not in ("frozen", "paper", "none"):
-            raise ValueError(f"`halo` must be `frozen`, `paper` or `none`, got `{halo}`")
+        if halo not in get_args(Halo):
+            raise ValueError(f"`halo` must be one of {', '.join(get_args(Halo))}, got `{halo}`")
         if int(ptr[0]) != 0 or int(ptr[-1]) != graph.num_nodes or bool((ptr.diff() < 1).any()):
             raise ValueError(
                 f"`ptr` must rise from 0 to {graph.num_nodes}, the number of nodes, got {ptr.tolist()[:8]}"
@@ -126,7 +127,7 @@ class ClusterLoader:
         slices = [slice(self._bounds[part], self._bounds[part + 1]) for part in parts]
         targets = torch.cat([torch.arange(s.start, s.stop, device=graph.device) for s in slices])
         nodes, sizes, local = self._grow(targets)
-        only_targets = self.halo != "paper" or len(nodes) == len(targets)
+        only_targets = self.halo in ("frozen", "none") or len(nodes) == len(targets)
         batch = Batch(
             x=_rows(graph.x, slices, targets) if only_targets else _select(graph.x, nodes),
             y=graph.y[targets],

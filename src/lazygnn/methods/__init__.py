@@ -1,0 +1,127 @@
+"""The methods by name: Table 1 of the paper as code. `resolve` makes a configuration, `build` what it describes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lazygnn.batch import Loader
+from lazygnn.config import Config, TrainerOptions, check_options, read_toml, split_options
+from lazygnn.data import partition
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.methods.base import ClusterOptions, Cut, Method, MethodOptions, Place
+from lazygnn.methods.decoupled import APPNP, LAZYGNN, LAZYGNN_PAPER, MLP_ALONE
+from lazygnn.model import Model
+
+__all__ = [
+    "METHODS",
+    "Built",
+    "Method",
+    "Place",
+    "build",
+    "build_model",
+    "find_method",
+    "method_options",
+    "place_graph",
+    "recipe",
+    "recipe_names",
+    "resolve",
+]
+
+METHODS: dict[str, Method] = {
+    "mlp": MLP_ALONE,
+    "appnp": APPNP,
+    "lazygnn": LAZYGNN,
+    "lazygnn-paper": LAZYGNN_PAPER,
+}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A model, the batches it learns from, and the graph as the model wants to see it."""
+
+    model: Model
+    loader: Loader
+    graph: Graph
+
+
+def find_method(name: str) -> Method:
+    """The method of that name."""
+    if name not in METHODS:
+        raise ConfigError(f"unknown method `{name}`; choose one of: {', '.join(METHODS)}")
+    return METHODS[name]
+
+
+def recipe(method: str, dataset: str) -> dict[str, Any]:
+    """The published or tuned values for a method on a data set; the `default` table where there is none."""
+    tables = _recipes(method)
+    chosen: dict[str, Any] = tables.get(Path(dataset).stem, tables["default"])
+    return chosen
+
+
+def recipe_names(method: str) -> list[str]:
+    """The data sets a method has a recipe for."""
+    return [name for name in _recipes(method) if name != "default"]
+
+
+def _recipes(method: str) -> dict[str, dict[str, Any]]:
+    with resources.as_file(resources.files("lazygnn") / "recipes" / f"{method}.toml") as path:
+        return read_toml(path)
+
+
+def resolve(method: str, dataset: str, values: Mapping[str, Any], **run: Any) -> Config:
+    """A complete configuration: defaults, then the recipe, then `values`; `run` holds seed, device and root."""
+    options = find_method(method).options
+    merged = recipe(method, dataset) | dict(values)
+    dealt = split_options(merged, {"trainer": TrainerOptions, "model": options})
+    dumped = {group: part.model_dump() for group, part in dealt.items()}
+    return check_options(Config, {"method": method, "dataset": dataset, **dumped, **run})
+
+
+def build(
+    config: Config,
+    graph: Graph,
+    device: torch.device | str = "cpu",
+    *,
+    folder: Path | None = None,
+    cache: Path | None = None,
+) -> Built:
+    """Makes model and loader of a configuration; weights are drawn from torch's global generator.
+
+    Args:
+        config: From `resolve`.
+        graph: As loaded; it is permuted by its partition and moved here.
+        device: The compute device.
+        folder: For histories on disk.
+        cache: Folder of partitions that earlier runs have worked out.
+    """
+    method, options, place = find_method(config.method), method_options(config), Place(torch.device(device), folder)
+    ptr = torch.tensor([0, graph.num_nodes])
+    if isinstance(options, ClusterOptions) and options.num_parts > 1:
+        parts = partition(graph, options.num_parts, method=options.partition, seed=options.partition_seed, cache=cache)
+        graph, ptr = graph.permute(parts.order), parts.ptr
+    graph = place_graph(config, graph, place.device)
+    loader = method.loader(options, Cut(graph, ptr, config.seed), place)
+    return Built(build_model(config, graph, place), loader, graph)
+
+
+def build_model(config: Config, graph: Graph, place: Place) -> Model:
+    """The model of a configuration, on its device."""
+    return find_method(config.method).model(method_options(config), graph, place).to(place.device)
+
+
+def place_graph(config: Config, graph: Graph, device: torch.device) -> Graph:
+    """The graph as a method wants to see it: features scaled, and on the device unless it is to stay in host memory."""
+    options = method_options(config)
+    graph = graph.row_normalized() if options.normalize_features else graph
+    stays = isinstance(options, ClusterOptions) and options.features == "host"
+    return graph if stays else graph.to(device)
+
+
+def method_options(config: Config) -> MethodOptions:
+    """The options of a configuration's method, typed."""
+    return check_options(find_method(config.method).options, config.model)

@@ -1,0 +1,109 @@
+"""What a method is made of: its options, its model, its loader; and the options that several methods share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from lazygnn.batch import Loader
+from lazygnn.config import Options
+from lazygnn.data import ClusterLoader, FullLoader
+from lazygnn.graph import Graph
+from lazygnn.history import StoredHistory, open_history
+from lazygnn.model import Model
+from lazygnn.warmstart import WarmStart
+
+
+class MethodOptions(Options):
+    """What every method has."""
+
+    normalize_features: bool = Field(False, description="scale the rows of the features to sum one")
+
+
+class ClusterOptions(Options):
+    """How a graph is cut into batches, and where what does not fit is kept."""
+
+    num_parts: int = Field(1, ge=1, description="parts the graph is cut into; 1 means full batch")
+    parts_per_batch: int = Field(1, ge=1, description="parts drawn together")
+    partition: Literal["metis", "random", "contiguous"] = Field("metis", description="how the graph is cut")
+    partition_seed: int = Field(0, ge=0, description="seed of the cut, the same for every seed of the run")
+    halo: Literal["frozen", "paper", "none"] = Field("frozen", description="neighbours around a batch; see the docs")
+    features: Literal["device", "host"] = Field("device", description="where features and edges stay between batches")
+    keep_batches: bool = Field(True, description="keep the cuts of single parts in memory")
+
+
+class HistoryOptions(Options):
+    """Where histories are kept, and how."""
+
+    history: Literal["device", "host", "disk"] = Field("device", description="where the histories are kept")
+    history_dtype: Literal["float32", "bfloat16", "float16", "int8"] = Field("float32", description="their type")
+
+    def open(self, graph: Graph, channels: int, start: WarmStart, place: "Place", name: str) -> StoredHistory:
+        """An empty history for every node of a graph."""
+        return open_history(
+            graph.num_nodes,
+            channels,
+            start,
+            tier=self.history,
+            dtype=getattr(torch, self.history_dtype),
+            device=place.device,
+            folder=place.folder,
+            name=name,
+        )
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run lives: its device, a folder for what goes to disk, and whether histories are needed at all."""
+
+    device: torch.device
+    folder: Path | None = None
+    training: bool = True
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What a loader starts from: the graph, permuted and placed; its parts, [P + 1]; the seed of the run."""
+
+    graph: Graph
+    ptr: Tensor
+    seed: int
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the table.
+
+    Attributes:
+        summary: One line for `lazygnn list`.
+        paper: Where it comes from.
+        options: Its options; a subclass of `ClusterOptions` is trained in parts where `num_parts` is above one.
+        model: Makes the model for a graph.
+        loader: Makes the batches.
+    """
+
+    summary: str
+    paper: str
+    options: type[MethodOptions]
+    model: Callable[[Any, Graph, Place], Model]
+    loader: Callable[[Any, Cut, Place], Loader]
+
+
+def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int) -> Loader:
+    """The whole graph as one batch, or whole parts of it with the halo the options name."""
+    if not isinstance(options, ClusterOptions) or len(cut.ptr) == 2:
+        return FullLoader(cut.graph, num_layers)
+    return ClusterLoader(
+        cut.graph,
+        cut.ptr,
+        num_layers,
+        parts_per_batch=options.parts_per_batch,
+        halo=options.halo,
+        seed=cut.seed,
+        device=place.device,
+        keep=options.keep_batches,
+    )

@@ -1,0 +1,130 @@
+"""Transform, then propagate: the MLP alone, APPNP, and LazyGNN with our defaults and with the paper's."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from lazygnn.batch import Loader
+from lazygnn.graph import Graph
+from lazygnn.history import History, NoHistory
+from lazygnn.methods.base import ClusterOptions, Cut, HistoryOptions, Method, MethodOptions, Place, make_loader
+from lazygnn.model import Model
+from lazygnn.models import MLP, Decoupled
+from lazygnn.models.layers import Linear
+from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, Propagation
+from lazygnn.warmstart import Drift, Mix, WarmStart
+
+
+class MLPOptions(MethodOptions):
+    """The transform every decoupled model shares."""
+
+    hidden_channels: int = Field(64, ge=1, description="width of the MLP")
+    mlp_layers: int = Field(2, ge=1, description="depth of the MLP")
+    norm: Literal["batch", "layer", "none"] = Field("none", description="normalisation between the layers")
+    dropout: float = Field(0.5, ge=0, lt=1, description="share of hidden units dropped in training")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="share of input entries dropped in training")
+    prop_channels: int | None = Field(None, ge=1, description="width of what is propagated; empty means the outputs")
+
+
+class APPNPOptions(MLPOptions):
+    """Exact propagation."""
+
+    alpha: float = Field(0.1, gt=0, le=1, description="weight of the transformed features in every step")
+    num_layers: int = Field(10, ge=1, description="steps of a pass")
+
+
+class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
+    """Lazy propagation; the defaults are ours."""
+
+    num_layers: int = Field(2, ge=1, description="steps of a pass")
+    start: Literal["drift", "mix"] = Field("drift", description="warm start; mix is the paper's")
+    beta: float = Field(0.1, ge=0, le=1, description="weight of fresh features in the start value")
+    gamma: float = Field(1.0, ge=0, le=1, description="weight of fresh gradients; 1 keeps no gradient history")
+    eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
+    eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
+
+
+class PaperOptions(LazyGNNOptions):
+    """Lazy propagation as the paper describes it."""
+
+    start: Literal["drift", "mix"] = Field("mix", description="warm start")
+    beta: float = Field(0.5, ge=0, le=1, description="weight of fresh features in the start value")
+    gamma: float = Field(0.5, ge=0, le=1, description="weight of fresh gradients")
+    halo: Literal["frozen", "paper", "none"] = Field("paper", description="neighbours around a batch")
+
+
+def _transform_and(propagation: Propagation, options: MLPOptions, graph: Graph) -> Model:
+    channels = channels_of(options, graph)
+    transform = MLP(
+        graph.in_channels,
+        options.hidden_channels,
+        channels,
+        mlp_layers=options.mlp_layers,
+        norm=options.norm,
+        dropout=options.dropout,
+        input_dropout=options.input_dropout,
+    )
+    head = None if options.prop_channels is None else Linear(channels, graph.task.num_outputs)
+    return Decoupled(transform, propagation, head)
+
+
+def channels_of(options: MLPOptions, graph: Graph) -> int:
+    """Width of what is propagated."""
+    return options.prop_channels or graph.task.num_outputs
+
+
+def _mlp(options: MLPOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
+    return _transform_and(NoPropagation(), options, graph)
+
+
+def _appnp(options: APPNPOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
+    return _transform_and(ExactPropagation(options.alpha, options.num_layers), options, graph)
+
+
+def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
+    def history(name: str, weight: float) -> History:
+        if not place.training:
+            return NoHistory()
+        start: WarmStart = Drift(weight) if options.start == "drift" else Mix(weight)
+        return options.open(graph, channels_of(options, graph), start, place, name)
+
+    propagation = LazyPropagation(
+        options.alpha,
+        history("features", options.beta),
+        NoHistory() if options.gamma == 1 else history("gradients", options.gamma),
+        eval_layers=options.eval_layers,
+        eval_tolerance=options.eval_tolerance,
+    )
+    return _transform_and(propagation, options, graph)
+
+
+def _rows(options: MLPOptions, cut: Cut, place: Place) -> Loader:
+    return make_loader(options, cut, place, num_layers=0)
+
+
+def _layers(options: APPNPOptions, cut: Cut, place: Place) -> Loader:
+    return make_loader(options, cut, place, options.num_layers)
+
+
+MLP_ALONE = Method("a multi-layer perceptron that does not see the graph", "-", MLPOptions, _mlp, _rows)
+APPNP = Method(
+    "MLP, then exact propagation in every pass",
+    "Gasteiger et al., Predict then Propagate, ICLR 2019",
+    APPNPOptions,
+    _appnp,
+    _layers,
+)
+LAZYGNN = Method(
+    "MLP, then lazy propagation from a drifting history; our default",
+    "Xue et al., LazyGNN, ICML 2023, with the warm start of docs/paper.md",
+    LazyGNNOptions,
+    _lazygnn,
+    _layers,
+)
+LAZYGNN_PAPER = Method(
+    "MLP, then lazy propagation with the paper's momentum, forward and backward",
+    "Xue et al., LazyGNN, ICML 2023",
+    PaperOptions,
+    _lazygnn,
+    _layers,
+)
