@@ -30,10 +30,11 @@ def test_weights_are_a_mean_over_training_nodes(path_graph: Graph) -> None:
     assert loss_weight(path_graph, num_batches=2).tolist() == [1, 0, 1, 0]
 
 
-def test_a_graph_without_training_nodes_gives_no_batch() -> None:
+def test_without_training_nodes_the_loss_is_the_callers_own() -> None:
     graph = Graph.from_edges(np.array([[0, 1], [1, 0]]), np.ones((2, 1)), name="unlabelled")
+    assert Batch.full(graph, 1).weight.tolist() == [0.0, 0.0]
     with pytest.raises(GraphError, match=r"graph `unlabelled` has no training nodes; give it labels `y`"):
-        Batch.full(graph, 2)
+        loss_weight(graph)
 
 
 def test_the_full_loader_gives_the_same_batch_every_epoch(path_graph: Graph) -> None:

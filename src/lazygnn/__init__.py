@@ -2,23 +2,26 @@
 
 from lazygnn.batch import Batch
 from lazygnn.config import Config
-from lazygnn.data import FullLoader, load_graph
+from lazygnn.data import ClusterLoader, FullLoader, load_graph, partition
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import History, open_history
 from lazygnn.methods import build, resolve
 from lazygnn.models.decoupled import LazyGNN
+from lazygnn.ops import Csr
 from lazygnn.propagation import LazyPropagation, diffuse
 from lazygnn.solve import solve
-from lazygnn.training import Trainer, evaluate
+from lazygnn.training import Trainer, evaluate, infer
 from lazygnn.warmstart import Drift, Mix
 
 __version__ = "0.1.0"
 __all__ = [
     "Batch",
     "CheckpointError",
+    "ClusterLoader",
     "Config",
     "ConfigError",
+    "Csr",
     "Drift",
     "FullLoader",
     "Graph",
@@ -31,8 +34,10 @@ __all__ = [
     "build",
     "diffuse",
     "evaluate",
+    "infer",
     "load_graph",
     "open_history",
+    "partition",
     "resolve",
     "solve",
 ]

@@ -57,7 +57,8 @@ class Batch:
         return Batch(
             x=graph.x,
             y=graph.y,
-            weight=loss_weight(graph),
+            # without training nodes the loss is the caller's own
+            weight=loss_weight(graph) if "train" in graph.masks else torch.zeros(graph.num_nodes, device=graph.device),
             nodes=torch.arange(graph.num_nodes, device=graph.device),
             num_targets=graph.num_nodes,
             adjs=[graph.adj] * num_layers,

@@ -33,6 +33,8 @@ app = typer.Typer(
 )
 RootOption = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+# what `show` calls the looks at the histories, in columns that fit a terminal
+LOOKS = {"mean_age": "age", "drift_norm": "drift", "fixed_point_error": "error"}
 RunArgument = Annotated[Path, typer.Argument(help="A run folder that `train` wrote.")]
 
 
@@ -42,9 +44,7 @@ def main() -> None:
     try:
         app()
     except Interrupted as stop:
-        Console(stderr=True).print(
-            f"{stop}; the run is saved, go on with `lazygnn train --resume RUN`", highlight=False
-        )
+        Console(stderr=True).print(str(stop), markup=False, highlight=False, soft_wrap=True)
         sys.exit(128 + stop.signum)
     except (GraphError, ConfigError, CheckpointError, HistoryFileError) as error:
         Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
@@ -92,24 +92,33 @@ def train(
     root: RootOption = None,
     config: Annotated[Path | None, typer.Option(help="TOML file of options, over the recipe.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value, over everything; repeatable.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of weights, dropout and batches.")] = 0,
-    device: DeviceOption = "auto",
+    seed: Annotated[int | None, typer.Option(help="Seed of weights, dropout and batches; default: 0.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; default: auto.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/<dataset>-<method>-<seed>.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run from its last checkpoint.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Trains a method on a data set; the last line on stdout is the result as JSON."""
     if resume is not None:
-        if method is not None or config is not None or set_ or out is not None:
-            raise ConfigError("`--resume` goes on with the run's own configuration; give no method, options or `--out`")
-        typer.echo(json.dumps(workflow.resume(resume, quiet=quiet)))
+        if (
+            method is not None
+            or dataset is not None
+            or config is not None
+            or set_
+            or out is not None
+            or seed is not None
+        ):
+            raise ConfigError(
+                "`--resume` goes on with the run's own configuration; give `--root` and `--device` at most"
+            )
+        typer.echo(json.dumps(workflow.resume(resume, device=device, root=root, quiet=quiet)))
         return
     if method is None or dataset is None:
         raise ConfigError(
             "give a method and a data set, such as `lazygnn train lazygnn wordnet-small`, or `--resume RUN`"
         )
     values = ({} if config is None else read_toml(config)) | parse_assignments(set_ or [])
-    resolved = resolve(method, dataset, values, seed=seed, device=device, root=root)
+    resolved = resolve(method, dataset, values, seed=seed or 0, device=device or "auto", root=root)
     typer.echo(json.dumps(workflow.train(resolved, out, quiet=quiet)))
 
 
@@ -142,8 +151,9 @@ def show(run: RunArgument) -> None:
     console = Console()
     console.print_json(opened.config().record())
     log = opened.history()
-    looks = sorted({name for line in log for name in line.get("laziness") or {}})
-    table = Table("epoch", "loss", "train", "val", "test", "seconds", *looks, title="course")
+    looks = list(dict.fromkeys(name for line in log for name in line.get("laziness") or {}))
+    headings = [LOOKS.get(name, name) for name in looks]
+    table = Table("epoch", "loss", "train", "val", "test", "seconds", *headings, title="course")
     for line in _about_twenty(log):
         scores = line["scores"] or {}
         cells = [f"{scores[split]:.4f}" if split in scores else "" for split in ("train", "val", "test")]

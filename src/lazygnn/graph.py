@@ -236,6 +236,10 @@ def _check_features(x: Array | Csr) -> Tensor | Csr:
         parts = (x.crow_indices(), x.col_indices(), x.values())
         indptr, indices, data = (_tensor(part, "x").numpy() for part in parts)
         x = Csr.from_arrays(indptr, indices, data, x.shape[1])
+    if type(x).__module__.startswith("scipy.sparse"):
+        rows: Any = x
+        rows = rows.tocsr()
+        x = Csr.from_arrays(rows.indptr, rows.indices, rows.data, rows.shape[1])
     if isinstance(x, Csr):
         _check_csr(x)
         values, shape = x.value, tuple[int, ...](x.shape)

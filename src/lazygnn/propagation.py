@@ -154,20 +154,22 @@ class LazyPropagation(Diffusion):
         """Propagates the batch lazily; in evaluation mode exactly, which needs the whole graph."""
         if self.training:
             return _propagate(x_in, batch, self)
-        if batch.adjs[0].num_rows != batch.adjs[0].num_cols:
+        if not batch.adjs or batch.adjs[0].num_rows != batch.adjs[0].num_cols:
             raise ValueError("evaluation propagates over the whole graph; use `model.infer(graph)` or `Batch.full`")
         return self.infer(x_in, batch.adjs[0])
 
 
 def by_columns(propagate: Callable[[Tensor], Tensor], x: Tensor, device: torch.device) -> Tensor:
-    """Applies `propagate` to as many columns at a time as `INFERENCE_BYTES` holds, in place where that saves a copy."""
+    """Applies `propagate` on `device` to as many columns at a time as `INFERENCE_BYTES` holds."""
     # a solver holds four tensors of its input's size
     width = max(INFERENCE_BYTES // (4 * max(len(x), 1) * x.element_size()), 1)
     if width >= x.shape[1] and x.device == device:
         return propagate(x)
-    for columns in x.split(width, dim=1):
-        columns.copy_(propagate(columns.to(device).contiguous()))
-    return x
+    out = torch.empty_like(x)
+    for start in range(0, x.shape[1], width):
+        columns = slice(start, start + width)
+        out[:, columns] = propagate(x[:, columns].to(device).contiguous())
+    return out
 
 
 def _propagate(x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:

@@ -52,13 +52,20 @@ def train(
     return _fit(run, config, trainer, quiet=quiet)
 
 
-def resume(path: Path, *, quiet: bool = False) -> dict[str, Any]:
-    """Goes on with a run from its last good checkpoint, or from its start where there is none yet."""
+def resume(path: Path, *, device: str | None = None, root: str | None = None, quiet: bool = False) -> dict[str, Any]:
+    """Goes on with a run from its last good checkpoint, or from its start where there is none yet.
+
+    Args:
+        path: The run folder.
+        device: Another device than the run was started on.
+        root: Another folder of data files.
+        quiet: Shows nothing on the way.
+    """
     run = Run.open(path)
     config = run.config()
     checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
-    graph = load_graph(config.dataset, config.root)
-    trainer = _trainer(run, config, graph, choose_device(config.device))
+    graph = load_graph(config.dataset, root if root is not None else config.root)
+    trainer = _trainer(run, config, graph, choose_device(device if device is not None else config.device))
     if checkpoint is not None:
         trainer.restore(checkpoint.tensors, checkpoint.state)
     run.rewind(trainer.epoch)
@@ -86,6 +93,8 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
         except FloatingPointError as error:
             raise ConfigError(str(error)) from error
         saver.save(trainer)
+    # the checkpoint holds all that the mapped files do
+    shutil.rmtree(run.path / HISTORIES, ignore_errors=True)
     fit = trainer.finish()
     run.save_weights(trainer.model.state_dict())
     plot_curves({config.method: run.history()}, run.path / CURVES)

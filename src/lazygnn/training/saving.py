@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 from lazygnn.config import TrainerOptions
@@ -18,8 +19,9 @@ logger = logging.getLogger(__name__)
 class Interrupted(Exception):
     """The process was asked to stop; the run is saved."""
 
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name}")
+    def __init__(self, signum: int, run: Path) -> None:
+        name = signal.Signals(signum).name
+        super().__init__(f"stopped by {name}; the run is saved, go on with `lazygnn train --resume {run}`")
         self.signum = signum
 
 
@@ -39,7 +41,7 @@ class Saver:
         if due or late or self.signum is not None:
             self.save(trainer)
         if self.signum is not None:
-            raise Interrupted(self.signum)
+            raise Interrupted(self.signum, self.folder.path.parent)
 
     def save(self, trainer: Trainer) -> None:
         """Writes a checkpoint; a disk that is full is a warning, since training itself can go on."""
