@@ -20,7 +20,7 @@ from lazygnn.ops import Adjacency
 from lazygnn.solve import check_alpha, solve
 
 # device memory that inference may take for what it propagates
-INFERENCE_BYTES = 2**30
+INFERENCE_BYTES = 3 * 2**28
 DIAGNOSED_COLUMNS = 16
 
 
@@ -161,8 +161,8 @@ class LazyPropagation(Diffusion):
 
 def by_columns(propagate: Callable[[Tensor], Tensor], x: Tensor, device: torch.device) -> Tensor:
     """Applies `propagate` on `device` to as many columns at a time as `INFERENCE_BYTES` holds."""
-    # a solver holds four tensors of its input's size
-    width = max(INFERENCE_BYTES // (4 * max(len(x), 1) * x.element_size()), 1)
+    # a solver holds five tensors of its input's size
+    width = max(INFERENCE_BYTES // (5 * max(len(x), 1) * x.element_size()), 1)
     if width >= x.shape[1] and x.device == device:
         return propagate(x)
     out = torch.empty_like(x)

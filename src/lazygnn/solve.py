@@ -27,10 +27,13 @@ class Solution:
     error: float
 
 
+@torch.no_grad()
 def solve(
     adj: Adjacency, x_in: Tensor, alpha: float, *, tolerance: float = 1e-4, solver: Solver = "chebyshev"
 ) -> Solution:
     """Solves `x = (1 - alpha) A x + alpha x_in` until `|x - x_star| <= tolerance |x_in|`, in the Frobenius norm.
+
+    For inference: five tensors of the size of `x_in` exist at a time, and no gradient flows.
 
     Args:
         adj: Normalised and symmetric; for another matrix of norm at most one use `solver="power"`.
@@ -42,17 +45,17 @@ def solve(
     check_alpha(alpha)
     most = num_products(alpha, tolerance, solver)
     rho = 1 - alpha
-    scale = float(torch.linalg.vector_norm(x_in.detach()))
+    scale = float(torch.linalg.vector_norm(x_in))
     x, before, omega = x_in, x_in, 2.0
     for k in range(most):
         image = ops.step(adj, x, x_in, alpha)
         # |x - x_star| <= |image - x| / alpha, so a smooth input may stop early
-        error = float(torch.linalg.vector_norm((image - x).detach())) / alpha
+        error = float(torch.linalg.vector_norm(image - x)) / alpha
         if error <= tolerance * scale:
             return Solution(x, k + 1, error / max(scale, 1e-300))
         if solver == "chebyshev" and k > 0:
             omega = 1 / (1 - rho**2 * omega / 4)
-            image = before + omega * (image - before)
+            image.sub_(before).mul_(omega).add_(before)
         before, x = x, image
     return Solution(x, most, tolerance)
 

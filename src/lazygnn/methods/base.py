@@ -31,7 +31,7 @@ class ClusterOptions(Options):
     parts_per_batch: int = Field(1, ge=1, description="parts drawn together")
     partition: Literal["metis", "random", "contiguous"] = Field("metis", description="how the graph is cut")
     partition_seed: int = Field(0, ge=0, description="seed of the cut, the same for every seed of the run")
-    halo: Literal["frozen", "paper", "none"] = Field("frozen", description="neighbours around a batch; see the docs")
+    halo: Literal["frozen", "paper", "features", "none"] = Field("frozen", description="neighbours around a batch")
     features: Literal["device", "host"] = Field("device", description="where features and edges stay between batches")
     keep_batches: bool = Field(True, description="keep the cuts of single parts in memory")
 

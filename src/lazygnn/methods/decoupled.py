@@ -36,6 +36,7 @@ class APPNPOptions(MLPOptions):
 class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     """Lazy propagation; the defaults are ours."""
 
+    halo: Literal["frozen", "paper", "none"] = Field("frozen", description="neighbours around a batch; see the docs")
     num_layers: int = Field(2, ge=1, description="steps of a pass")
     start: Literal["drift", "mix"] = Field("drift", description="warm start; mix is the paper's")
     beta: float = Field(0.1, ge=0, le=1, description="weight of fresh features in the start value")

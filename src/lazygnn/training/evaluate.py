@@ -13,10 +13,18 @@ def infer(model: Model, graph: Graph) -> Tensor:
     """Outputs of every node in evaluation mode, [N, C]."""
     was_training = model.training
     model.train(False)
+    _release(model, graph)
     try:
         return model.infer(graph)
     finally:
         model.train(was_training)
+        _release(model, graph)
+
+
+def _release(model: Model, graph: Graph) -> None:
+    # training and inference ask for blocks of other sizes; a graph in host memory says that the device is small
+    if model.device.type == "cuda" and graph.device.type == "cpu":
+        torch.cuda.empty_cache()
 
 
 def evaluate(model: Model, graph: Graph, metric: str = "auto") -> dict[str, float]:
