@@ -83,7 +83,8 @@ def test_an_unknown_method_lists_the_known_ones() -> None:
 @pytest.mark.parametrize("method", list(METHODS))
 @pytest.mark.parametrize("values", [{}, {"prop_channels": 5, "norm": "batch", "mlp_layers": 3}], ids=["plain", "wide"])
 def test_every_method_builds_a_model_that_takes_a_step(block_graph: Graph, method: str, values: dict[str, Any]) -> None:
-    built = make(block_graph, method, **values)
+    known = find_method(method).options.model_fields
+    built = make(block_graph, method, **{name: value for name, value in values.items() if name in known})
     (batch,) = built.loader
     out = built.model(batch)
     assert out.shape == (60, 3)

@@ -15,6 +15,9 @@ from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.methods.base import ClusterOptions, Cut, Method, MethodOptions, Place
 from lazygnn.methods.decoupled import APPNP, LAZYGNN, LAZYGNN_PAPER, MLP_ALONE
+from lazygnn.methods.layered import APPNP_GAS, GCN_FULL, GCN_GAS, GCNII_FULL, GCNII_GAS
+from lazygnn.methods.precomputed import LABEL_PROPAGATION, SGC_ROWS, SIGN_ROWS
+from lazygnn.methods.sampled import CLUSTER_GCN, GRAPHSAGE
 from lazygnn.model import Model
 
 __all__ = [
@@ -37,6 +40,16 @@ METHODS: dict[str, Method] = {
     "appnp": APPNP,
     "lazygnn": LAZYGNN,
     "lazygnn-paper": LAZYGNN_PAPER,
+    "gcn": GCN_FULL,
+    "gcnii": GCNII_FULL,
+    "gcn-gas": GCN_GAS,
+    "gcnii-gas": GCNII_GAS,
+    "appnp-gas": APPNP_GAS,
+    "graphsage": GRAPHSAGE,
+    "cluster-gcn": CLUSTER_GCN,
+    "sgc": SGC_ROWS,
+    "sign": SIGN_ROWS,
+    "label-propagation": LABEL_PROPAGATION,
 }
 
 
@@ -115,11 +128,11 @@ def build_model(config: Config, graph: Graph, place: Place) -> Model:
 
 
 def place_graph(config: Config, graph: Graph, device: torch.device) -> Graph:
-    """The graph as a method wants to see it: features scaled, and on the device unless it is to stay in host memory."""
+    """The graph as a method wants to see it: features scaled, on the device unless it is to stay, then prepared."""
     options = method_options(config)
     graph = graph.row_normalized() if options.normalize_features else graph
     stays = isinstance(options, ClusterOptions) and options.features == "host"
-    return graph if stays else graph.to(device)
+    return find_method(config.method).prepare(options, graph if stays else graph.to(device))
 
 
 def method_options(config: Config) -> MethodOptions:

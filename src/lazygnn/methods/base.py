@@ -84,6 +84,7 @@ class Method:
         options: Its options; a subclass of `ClusterOptions` is trained in parts where `num_parts` is above one.
         model: Makes the model for a graph.
         loader: Makes the batches.
+        prepare: Changes the graph before model and loader see it, in training and in inference.
     """
 
     summary: str
@@ -91,6 +92,7 @@ class Method:
     options: type[MethodOptions]
     model: Callable[[Any, Graph, Place], Model]
     loader: Callable[[Any, Cut, Place], Loader]
+    prepare: Callable[[Any, Graph], Graph] = lambda _, graph: graph
 
 
 def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int) -> Loader:

@@ -54,7 +54,8 @@ class PaperOptions(LazyGNNOptions):
     halo: Literal["frozen", "paper", "none"] = Field("paper", description="neighbours around a batch")
 
 
-def _transform_and(propagation: Propagation, options: MLPOptions, graph: Graph) -> Model:
+def transform_and(propagation: Propagation, options: MLPOptions, graph: Graph) -> Model:
+    """The MLP of the options with a propagation behind it."""
     channels = channels_of(options, graph)
     transform = MLP(
         graph.in_channels,
@@ -75,11 +76,11 @@ def channels_of(options: MLPOptions, graph: Graph) -> int:
 
 
 def _mlp(options: MLPOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
-    return _transform_and(NoPropagation(), options, graph)
+    return transform_and(NoPropagation(), options, graph)
 
 
 def _appnp(options: APPNPOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
-    return _transform_and(ExactPropagation(options.alpha, options.num_layers), options, graph)
+    return transform_and(ExactPropagation(options.alpha, options.num_layers), options, graph)
 
 
 def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
@@ -96,7 +97,7 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
         eval_layers=options.eval_layers,
         eval_tolerance=options.eval_tolerance,
     )
-    return _transform_and(propagation, options, graph)
+    return transform_and(propagation, options, graph)
 
 
 def _rows(options: MLPOptions, cut: Cut, place: Place) -> Loader:

@@ -1,6 +1,26 @@
 """Models: each `forward` is the equation."""
 
+from lazygnn.models.cluster_gcn import ClusterGCN
 from lazygnn.models.decoupled import Decoupled
+from lazygnn.models.gcn import GCN
+from lazygnn.models.gcnii import GCNII
+from lazygnn.models.historical import HistoricalPropagation
+from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
+from lazygnn.models.precomputed import SGC, SIGN, smooth_features, stack_features
+from lazygnn.models.sage import SAGE
 
-__all__ = ["MLP", "Decoupled"]
+__all__ = [
+    "GCN",
+    "GCNII",
+    "MLP",
+    "SAGE",
+    "SGC",
+    "SIGN",
+    "ClusterGCN",
+    "Decoupled",
+    "HistoricalPropagation",
+    "LabelPropagation",
+    "smooth_features",
+    "stack_features",
+]

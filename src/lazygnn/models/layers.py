@@ -42,7 +42,7 @@ class MLP(nn.Module):
             raise ValueError(f"`mlp_layers` must be at least 1, got {mlp_layers}")
         sizes = [in_channels, *[hidden_channels] * (mlp_layers - 1), out_channels]
         self.linears = nn.ModuleList(Linear(a, b) for a, b in pairwise(sizes))
-        self.norms = nn.ModuleList(_make_norm(norm, hidden_channels) for _ in range(mlp_layers - 1))
+        self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(mlp_layers - 1))
         self.dropout = dropout
         self.input_dropout = input_dropout
 
@@ -101,7 +101,8 @@ def drop(x: Tensor | Csr, p: float, training: bool) -> Tensor | Csr:
     return F.dropout(x, p, training)
 
 
-def _make_norm(norm: NormKind, channels: int) -> nn.Module:
+def make_norm(norm: NormKind, channels: int) -> nn.Module:
+    """The normalisation of that name."""
     if norm == "batch":
         return TargetBatchNorm(channels)
     return nn.LayerNorm(channels) if norm == "layer" else nn.Identity()

@@ -98,7 +98,7 @@ class Trainer:
 
     def run(self) -> None:
         """Trains until the epochs are over or patience runs out."""
-        if self.num_batches == 0 and len(self.loader) > 1 and self.options.epochs > 0:
+        if self.histories and self.num_batches == 0 and len(self.loader) > 1 and self.options.epochs > 0:
             self._fill_histories()
         while self.epoch < self.options.epochs and not self._patience_is_over():
             report = self._run_epoch()
@@ -274,7 +274,8 @@ def _make_optimizer(layers: list[list[nn.Parameter]], options: TrainerOptions) -
     ]
     groups = [group for group in groups if group["params"]]
     kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=options.lr)
+    # a method without weights still has a place to keep the learning rate
+    return kind(groups or [{"params": []}], lr=options.lr)
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,0 +1,143 @@
+"""GCNII: deep convolutions that keep hold of their input, over the whole graph or, with histories, over parts of it.
+
+`T` targets of a batch, `N` nodes of the graph, `H` hidden channels, `C` outputs.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lazygnn.batch import Batch
+from lazygnn.graph import Graph
+from lazygnn.history import History
+from lazygnn.model import Model
+from lazygnn.models.layers import Linear, NormKind, drop, make_norm
+from lazygnn.models.layerwise import LayerMemory, by_rows, evaluating, layer_matrices
+from lazygnn.ops import Adjacency, Csr, aggregate, spmm
+from lazygnn.propagation import by_columns
+
+
+class GCNII(Model):
+    """`x <- relu(((1 - alpha) A x + alpha x_0) ((1 - beta_l) I + beta_l W_l))`, `beta_l = log(theta / l + 1)`.
+
+    `x_0` comes from a linear layer with ReLU, the outputs from another linear layer. Chen et al., ICML 2020,
+    https://arxiv.org/abs/2007.02133; with histories as in Fey et al., ICML 2021.
+
+    Args:
+        in_channels: Width of the features.
+        hidden_channels: Width in between.
+        out_channels: Number of outputs.
+        num_layers: Number of convolutions.
+        alpha: Weight of `x_0` in every layer.
+        theta: How far a layer may be from the identity; what the authors' code calls `lamda`.
+        shared_weights: One `W_l` for `A x` and `x_0`; two make the variant GCNII*.
+        norm: Normalisation after every convolution.
+        dropout: Share of hidden units dropped in training.
+        input_dropout: Share of input entries dropped in training; of sparse features, stored entries.
+        histories: One after each convolution but the last, for batches with a halo.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        *,
+        num_layers: int,
+        alpha: float = 0.1,
+        theta: float = 0.5,
+        shared_weights: bool = True,
+        norm: NormKind = "none",
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        histories: Sequence[History] = (),
+    ) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
+        betas = [math.log(theta / layer + 1) for layer in range(1, num_layers + 1)]
+        self.first = Linear(in_channels, hidden_channels)
+        self.layers = nn.ModuleList(
+            GCN2Layer(hidden_channels, alpha=alpha, beta=beta, shared_weights=shared_weights) for beta in betas
+        )
+        self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in betas)
+        self.last = Linear(hidden_channels, out_channels)
+        self.memory = LayerMemory(num_layers, histories)
+        self.dropout = dropout
+        self.input_dropout = input_dropout
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Outputs of the targets, [T, C]."""
+        adjs = layer_matrices(batch, len(self.layers))
+        x = x_0 = self._enter(drop(batch.x, self.input_dropout, self.training))
+        for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
+            x = x if index == 0 else self.memory(index - 1, x, batch)
+            x = F.dropout(x, self.dropout, self.training)
+            x = F.relu(norm(layer(x, x_0, adjs[index])))
+        out: Tensor = self.last(F.dropout(x, self.dropout, self.training))
+        return out
+
+    def fill(self, batch: Batch) -> None:
+        """Remembers every layer of the targets."""
+        with torch.no_grad():
+            self(batch)
+
+    @torch.no_grad()
+    def infer(self, graph: Graph) -> Tensor:
+        """Outputs of every node, [N, C], where the graph lies, layer by layer."""
+        adj = graph.adj.to(self.device)
+        with evaluating(self):
+            x = x_0 = by_rows(self._enter, self.device, graph.x)
+            for layer, norm in zip(cast(list[GCN2Layer], list(self.layers)), self.norms, strict=True):
+                x = by_columns(partial(spmm, adj), x, self.device)
+                x = by_rows(partial(_finish, layer, norm), self.device, x, x_0)
+            return by_rows(self.last, self.device, x)
+
+    def layer_parameters(self) -> list[list[nn.Parameter]]:
+        """The weights of the convolutions, then those of the two linear layers: the authors decay them apart."""
+        convolutions = zip(self.layers, self.norms, strict=True)
+        groups = [[*layer.parameters(), *norm.parameters()] for layer, norm in convolutions]
+        return [*groups, list(self.first.parameters()), list(self.last.parameters())]
+
+    def _enter(self, x: Tensor | Csr) -> Tensor:
+        return F.relu(self.first(x))
+
+
+class GCN2Layer(nn.Module):
+    """`((1 - alpha) A x + alpha x_0) ((1 - beta) I + beta W)`, or with a second matrix for the part of `x_0`."""
+
+    def __init__(self, channels: int, *, alpha: float, beta: float, shared_weights: bool = True) -> None:
+        super().__init__()
+        self.alpha = alpha
+        self.beta = beta
+        self.weight = _uniform(channels)  # [H, H]
+        self.initial_weight = None if shared_weights else _uniform(channels)  # [H, H]
+
+    def forward(self, x: Tensor, x_0: Tensor, adj: Adjacency) -> Tensor:
+        """The layer for the rows of `adj`."""
+        return self.combine(aggregate(adj, x), x_0[: adj.num_rows])
+
+    def combine(self, aggregated: Tensor, x_0: Tensor) -> Tensor:
+        """The layer after `A x` is known."""
+        if self.initial_weight is None:
+            return self._near_identity(torch.lerp(aggregated, x_0, self.alpha), self.weight)
+        near = self._near_identity((1 - self.alpha) * aggregated, self.weight)
+        return near + self._near_identity(self.alpha * x_0, self.initial_weight)
+
+    def _near_identity(self, x: Tensor, weight: Tensor) -> Tensor:
+        return torch.addmm(x, x, weight, beta=1 - self.beta, alpha=self.beta)
+
+
+def _finish(layer: GCN2Layer, norm: nn.Module, aggregated: Tensor, x_0: Tensor) -> Tensor:
+    return F.relu(norm(layer.combine(aggregated, x_0)))
+
+
+def _uniform(channels: int) -> nn.Parameter:
+    # as the authors do
+    bound = 1 / math.sqrt(channels)
+    return nn.Parameter(torch.empty(channels, channels).uniform_(-bound, bound))

@@ -1,0 +1,98 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+from lazygnn import workflow
+from lazygnn.data import FullLoader
+from lazygnn.errors import ConfigError, GraphError
+from lazygnn.graph import Graph
+from lazygnn.methods import resolve
+from lazygnn.models.label_propagation import LabelPropagation
+
+
+def closed_form(graph: Graph, y: torch.Tensor, alpha: float) -> torch.Tensor:
+    """`alpha (I - (1 - alpha) A)^-1 Y`, relative to the same for the training mask."""
+    train = graph.masks["train"].double()[:, None]
+    system = torch.eye(graph.num_nodes, dtype=torch.float64) - (1 - alpha) * graph.adj.to_dense()
+    spread = alpha * torch.linalg.solve(system, torch.cat((y * train, train), dim=1))
+    return spread[:, :-1] / spread[:, -1:]
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.5, 1.0])
+def test_is_the_closed_form(block_graph: Graph, alpha: float) -> None:
+    graph = block_graph.to(torch.float64)
+    out = LabelPropagation(alpha, tolerance=1e-13).infer(graph)
+    expected = closed_form(graph, F.one_hot(graph.y).double(), alpha)
+    reached = expected.isfinite().all(dim=1)
+    torch.testing.assert_close(out.exp()[reached], expected[reached], atol=1e-6, rtol=0)
+    assert torch.equal(out.argmax(dim=1)[reached], expected.argmax(dim=1)[reached])
+    torch.testing.assert_close(out.softmax(dim=1).sum(dim=1), torch.ones(60, dtype=torch.float64))
+
+
+def test_several_labels_and_numbers_are_means_of_what_reaches_a_node(block_arrays: dict[str, Any]) -> None:
+    arrays = dict(block_arrays)
+    edges, x, y = arrays.pop("edge_index"), arrays.pop("x"), arrays.pop("y")
+    many = Graph.from_edges(edges, x, np.stack((y == 0, y < 2), axis=1).astype(float), **arrays, task="multi-label")
+    graph = many.to(torch.float64)
+    out = LabelPropagation(0.2, tolerance=1e-13).infer(graph)
+    torch.testing.assert_close(out.sigmoid(), closed_form(graph, graph.y.double(), 0.2), atol=1e-5, rtol=0)
+    numbers = Graph.from_edges(edges, x, x[:, :1], **arrays, task="regression").to(torch.float64)
+    out = LabelPropagation(0.2, tolerance=1e-13).infer(numbers)
+    torch.testing.assert_close(out, closed_form(numbers, numbers.y.double(), 0.2), atol=1e-6, rtol=0)
+
+
+def test_a_node_that_no_label_reaches_gets_the_shares_of_the_classes() -> None:
+    graph = Graph.from_edges(
+        np.array([[0], [1]]), np.eye(4), np.array([0, 0, 1, 1]), train_mask=np.array([True, True, True, False])
+    )
+    out = LabelPropagation(0.1).infer(graph).softmax(dim=1)
+    torch.testing.assert_close(out[3], torch.tensor([2 / 3, 1 / 3]))
+
+
+def test_other_labels_than_those_of_training_change_nothing(block_graph: Graph) -> None:
+    poisoned = block_graph.y.clone()
+    others = ~block_graph.masks["train"]
+    poisoned[others] = (poisoned[others] + 1) % 3
+    model = LabelPropagation(0.1)
+    assert torch.equal(model.infer(block_graph), model.infer(replace(block_graph, y=poisoned)))
+    poisoned[others] = -1
+    assert torch.equal(model.infer(block_graph), model.infer(replace(block_graph, y=poisoned)))
+
+
+def test_goes_through_the_whole_workflow_without_weights(block_graph: Graph, tmp_path: Path, arrays_file: Path) -> None:
+    result = workflow.train(resolve("label-propagation", str(arrays_file), {}), tmp_path / "run", quiet=True)
+    assert result["epochs"] == 0
+    assert result["test"] > 0.6
+    again = workflow.evaluate_run(tmp_path / "run")
+    assert (again["val"], again["test"]) == (result["val"], result["test"])
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["test"] == result["test"]
+    assert workflow.resume(tmp_path / "run", quiet=True)["test"] == result["test"]
+    out, _, _ = workflow.predict_run(tmp_path / "run")
+    assert out.shape == (60, 3)
+
+
+@pytest.fixture
+def arrays_file(block_arrays: dict[str, Any], tmp_path: Path) -> Path:
+    np.savez(tmp_path / "block.npz", **block_arrays)
+    return tmp_path / "block.npz"
+
+
+def test_says_that_there_is_nothing_to_train(block_graph: Graph, arrays_file: Path, tmp_path: Path) -> None:
+    (batch,) = FullLoader(block_graph, 0)
+    with pytest.raises(ConfigError, match="has no weights to train; set `epochs=0`"):
+        LabelPropagation(0.1)(batch)
+    with pytest.raises(ConfigError, match="set `epochs=0`"):
+        workflow.train(resolve("label-propagation", str(arrays_file), {"epochs": 3}), tmp_path / "run", quiet=True)
+
+
+def test_needs_labels_to_propagate(block_graph: Graph) -> None:
+    with pytest.raises(GraphError, match="has no training nodes"):
+        LabelPropagation(0.1).infer(replace(block_graph, masks={}))
+    with pytest.raises(ValueError, match=r"`alpha` must lie in \(0, 1\], got 0"):
+        LabelPropagation(0.0)

@@ -1,0 +1,105 @@
+"""What every method shares, for those beside LazyGNN: resuming, labels that must not be read, mini-batches."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.methods import build, resolve
+from lazygnn.training.trainer import Trainer
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "graphsage": {"fanout": [3, 2], "batch_size": 6, "norm": "batch", "hidden_channels": 5},
+    "cluster-gcn": {"num_parts": 5, "parts_per_batch": 2, "partition": "random", "hidden_channels": 5},
+    "sgc": {"batch_size": 6},
+    "sign": {"batch_size": 6, "hidden_channels": 5, "mlp_layers": 2, "norm": "batch"},
+}
+TRAINED = list(SETTINGS)
+
+
+def make(graph: Graph, method: str, **values: Any) -> Trainer:
+    torch.manual_seed(0)
+    config = resolve(method, "block", {"epochs": 4, **SETTINGS[method], **values}, seed=3)
+    built = build(config, graph)
+    return Trainer(built.model, built.loader, built.graph, config.trainer, seed=3)
+
+
+def tensors(trainer: Trainer) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in trainer.checkpoint()[0].items()}
+
+
+class StopHere(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop_after", [1, 4, 6])
+@pytest.mark.parametrize("method", TRAINED)
+def test_stopping_after_any_batch_changes_nothing(block_graph: Graph, method: str, stop_after: int) -> None:
+    straight = make(block_graph, method)
+    straight.run()
+    first = make(block_graph, method)
+    saved: list[Any] = []
+
+    def stop(trainer: Trainer) -> None:
+        if trainer.num_batches == stop_after:
+            state, rest = trainer.checkpoint()
+            saved.extend(({name: value.clone() for name, value in state.items()}, rest))
+            raise StopHere
+
+    first.on_batch = stop
+    with pytest.raises(StopHere):
+        first.run()
+    second = make(block_graph, method)
+    second.restore(*saved)
+    second.run()
+    one, other = tensors(straight), tensors(second)
+    assert one.keys() == other.keys()
+    assert [name for name in one if not torch.equal(one[name], other[name])] == []
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_labels_of_validation_and_test_do_not_reach_the_weights(block_graph: Graph, method: str) -> None:
+    poisoned = block_graph.y.clone()
+    others = ~block_graph.masks["train"]
+    poisoned[others] = (poisoned[others] + 1) % 3
+    weights = []
+    for y in (block_graph.y, poisoned):
+        trainer = make(replace(block_graph, y=y), method)
+        trainer.run()
+        weights.append(trainer.model.state_dict())
+    assert [name for name in weights[0] if not torch.equal(weights[0][name], weights[1][name])] == []
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_training_beats_chance_and_its_loss_is_the_mean_over_training_nodes(block_graph: Graph, method: str) -> None:
+    trainer = make(block_graph, method, epochs=60, lr=0.02)
+    result = trainer.fit()
+    assert result.scores["test"] > 0.5
+    # whatever the batches are, the weights of an epoch sum to the number of batches
+    total = sum(float(batch.weight.sum()) for batch in trainer.loader)
+    assert total / len(trainer.loader) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", ["sgc", "sign"])
+def test_features_are_propagated_before_training_and_for_inference_alike(block_graph: Graph, method: str) -> None:
+    trainer = make(block_graph, method, num_layers=2)
+    adj, x = block_graph.adj.to_dense(), torch.as_tensor(block_graph.x)
+    hops = [adj @ adj @ x] if method == "sgc" else [x, adj @ x, adj @ adj @ x]
+    torch.testing.assert_close(trainer.graph.x, torch.cat(hops, dim=1))
+    batch = next(iter(trainer.loader))
+    torch.testing.assert_close(batch.x, torch.cat(hops, dim=1)[batch.nodes])
+
+
+@pytest.mark.parametrize("fanout", [[], [0], [3, -2]])
+def test_a_fan_out_that_cannot_be_drawn_is_an_error_of_the_options(fanout: list[int]) -> None:
+    with pytest.raises(ConfigError, match="option `fanout"):
+        resolve("graphsage", "cora", {"fanout": fanout})
+
+
+def test_cluster_gcn_has_no_halo() -> None:
+    with pytest.raises(ConfigError, match="option `halo` is 'frozen'"):
+        resolve("cluster-gcn", "cora", {"halo": "frozen"})
