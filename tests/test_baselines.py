@@ -76,7 +76,7 @@ def test_labels_of_validation_and_test_do_not_reach_the_weights(block_graph: Gra
 
 @pytest.mark.parametrize("method", TRAINED)
 def test_training_beats_chance_and_its_loss_is_the_mean_over_training_nodes(block_graph: Graph, method: str) -> None:
-    trainer = make(block_graph, method, epochs=60, lr=0.02)
+    trainer = make(block_graph, method, epochs=20, lr=0.05, eval_every=5)
     result = trainer.fit()
     assert result.scores["test"] > 0.5
     # whatever the batches are, the weights of an epoch sum to the number of batches

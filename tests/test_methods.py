@@ -80,14 +80,14 @@ def test_an_unknown_method_lists_the_known_ones() -> None:
         resolve("gcn2", "cora", {})
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "label-propagation"])
 @pytest.mark.parametrize("values", [{}, {"prop_channels": 5, "norm": "batch", "mlp_layers": 3}], ids=["plain", "wide"])
-def test_every_method_builds_a_model_that_takes_a_step(block_graph: Graph, method: str, values: dict[str, Any]) -> None:
+def test_every_method_that_learns_takes_a_step(block_graph: Graph, method: str, values: dict[str, Any]) -> None:
     known = find_method(method).options.model_fields
     built = make(block_graph, method, **{name: value for name, value in values.items() if name in known})
     (batch,) = built.loader
     out = built.model(batch)
-    assert out.shape == (60, 3)
+    assert out.shape == (batch.num_targets, 3)
     (batch.weight * block_graph.task.loss(out, batch.y)).sum().backward()
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in built.model.parameters())
     assert any(bool(p.grad.abs().sum() > 0) for p in built.model.parameters() if p.grad is not None)

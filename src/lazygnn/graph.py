@@ -35,6 +35,7 @@ class Graph:
     node_ids: np.ndarray | None = None
     class_names: tuple[str, ...] | None = None
     name: str = "graph"
+    part_ptr: Tensor | None = None  # [P + 1] where the parts begin that the node order was sorted by, if it was
 
     @staticmethod
     def from_edges(
@@ -162,6 +163,7 @@ class Graph:
             degree=take(self.degree),
             masks={split: take(mask) for split, mask in self.masks.items()},
             node_ids=None if self.node_ids is None else self.node_ids[order.numpy()],
+            part_ptr=None,
         )
 
     def row_normalized(self) -> "Graph":

@@ -39,10 +39,11 @@ class Propagation(nn.Module):
         """Propagates in training, [F, C] -> [T, C]."""
 
     @abstractmethod
-    def infer(self, x_in: Tensor, adj: Adjacency) -> Tensor:
+    def infer(self, x_in: Tensor, adj: Adjacency, *, in_place: bool = False) -> Tensor:
         """Propagates over the whole graph as prediction should, [N, C] -> [N, C]; reads no history.
 
-        The matrix lies on the compute device; `x_in` may lie in host memory or a memory map, and so does the result.
+        The matrix lies on the compute device; `x_in` may lie in host memory or a memory map, and so does the result,
+        which takes the place of `x_in` if asked to.
         """
 
     def fill(self, x_in: Tensor, batch: Batch) -> None:
@@ -56,7 +57,7 @@ class NoPropagation(Propagation):
         """The targets as they are."""
         return x_in[: batch.num_targets]
 
-    def infer(self, x_in: Tensor, adj: Adjacency) -> Tensor:  # noqa: ARG002
+    def infer(self, x_in: Tensor, adj: Adjacency, *, in_place: bool = False) -> Tensor:  # noqa: ARG002
         """The input as it is."""
         return x_in
 
@@ -71,7 +72,7 @@ class Diffusion(Propagation):
         self.eval_layers = eval_layers
         self.eval_tolerance = eval_tolerance
 
-    def infer(self, x_in: Tensor, adj: Adjacency) -> Tensor:
+    def infer(self, x_in: Tensor, adj: Adjacency, *, in_place: bool = False) -> Tensor:
         """`eval_layers` exact steps from `x_in`, or the fixed point where `eval_layers` is `None`."""
 
         def propagate(columns: Tensor) -> Tensor:
@@ -79,7 +80,7 @@ class Diffusion(Propagation):
                 return solve(adj, columns, self.alpha, tolerance=self.eval_tolerance).x
             return diffuse([adj] * self.eval_layers, columns, columns, self.alpha)
 
-        return by_columns(propagate, x_in, adj.device)
+        return by_columns(propagate, x_in, adj.device, in_place=in_place)
 
 
 class ExactPropagation(Diffusion):
@@ -147,7 +148,7 @@ class LazyPropagation(Diffusion):
         stored = self.features.values.read_columns(columns)
         kept = self.features.inputs
         inputs = x_in().cpu()[:, columns] if kept is None else kept.read_columns(columns)
-        solution = by_columns(lambda x: solve(adj, x, self.alpha, tolerance=1e-3).x, inputs, adj.device)
+        solution = by_columns(lambda x: solve(adj, x, self.alpha, tolerance=1e-3).x, inputs, adj.device, in_place=True)
         return float(torch.linalg.vector_norm(stored - solution) / torch.linalg.vector_norm(solution))
 
     def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
@@ -159,13 +160,15 @@ class LazyPropagation(Diffusion):
         return self.infer(x_in, batch.adjs[0])
 
 
-def by_columns(propagate: Callable[[Tensor], Tensor], x: Tensor, device: torch.device) -> Tensor:
+def by_columns(
+    propagate: Callable[[Tensor], Tensor], x: Tensor, device: torch.device, *, in_place: bool = False
+) -> Tensor:
     """Applies `propagate` on `device` to as many columns at a time as `INFERENCE_BYTES` holds."""
     # a solver holds five tensors of its input's size
     width = max(INFERENCE_BYTES // (5 * max(len(x), 1) * x.element_size()), 1)
-    if width >= x.shape[1] and x.device == device:
+    if width >= x.shape[1] and x.device == device and not in_place:
         return propagate(x)
-    out = torch.empty_like(x)
+    out = x if in_place else torch.empty_like(x)
     for start in range(0, x.shape[1], width):
         columns = slice(start, start + width)
         out[:, columns] = propagate(x[:, columns].to(device).contiguous())

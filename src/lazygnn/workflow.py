@@ -180,7 +180,7 @@ def prepare(
     summary = asdict(describe(graph, parts, num_layers))
     if out is not None:
         tell(f"writing {out}")
-        save_folder(graph.permute(parts.order), out)
+        save_folder(replace(graph.permute(parts.order), part_ptr=parts.ptr), out)
     return {"dataset": dataset, "nodes": graph.num_nodes, "edges": graph.num_edges} | summary
 
 
@@ -201,7 +201,7 @@ def choose_device(name: str) -> torch.device:
 
 def _restore(run: Run, config: Config, graph: Graph, device: torch.device) -> tuple[Model, Graph]:
     graph = place_graph(config, graph, device)
-    model = build_model(config, graph, Place(device, training=False))
+    model = build_model(config, graph, Place(device, run.path / HISTORIES, training=False))
     try:
         model.load_state_dict(run.load_weights())
     except RuntimeError as error:

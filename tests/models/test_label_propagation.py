@@ -20,7 +20,7 @@ def closed_form(graph: Graph, y: torch.Tensor, alpha: float) -> torch.Tensor:
     """`alpha (I - (1 - alpha) A)^-1 Y`, relative to the same for the training mask."""
     train = graph.masks["train"].double()[:, None]
     system = torch.eye(graph.num_nodes, dtype=torch.float64) - (1 - alpha) * graph.adj.to_dense()
-    spread = alpha * torch.linalg.solve(system, torch.cat((y * train, train), dim=1))
+    spread: torch.Tensor = alpha * torch.linalg.solve(system, torch.cat((y * train, train), dim=1))
     return spread[:, :-1] / spread[:, -1:]
 
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -21,9 +23,9 @@ def edges_of(graph: Graph) -> Tensor:
     return torch.stack((col, row))[:, row != col]
 
 
-def pyg_convolution(layer: SAGELayer) -> torch.nn.Module:
+def pyg_convolution(layer: SAGELayer) -> Any:
     """PyG's layer with the same weights; its left linear map is for the neighbours and holds the bias."""
-    convolution: torch.nn.Module = SAGEConv(*layer.neighbours.shape, aggr="mean").double()
+    convolution = SAGEConv(*layer.neighbours.shape, aggr="mean").double()
     with torch.no_grad():
         convolution.lin_l.weight.copy_(layer.neighbours.T)
         convolution.lin_l.bias.copy_(layer.own.bias)
@@ -77,7 +79,9 @@ def test_the_mean_leaves_the_node_itself_out_and_counts_edges_alike(path_graph: 
 
 
 def test_a_node_without_neighbours_has_itself_alone() -> None:
-    graph = Graph.from_edges(torch.tensor([[0], [1]]), torch.eye(3), torch.tensor([0, 1, 0]), train_mask=[True] * 3)
+    graph = Graph.from_edges(
+        torch.tensor([[0], [1]]), torch.eye(3), torch.tensor([0, 1, 0]), train_mask=torch.ones(3).bool()
+    )
     mean = mean_of_neighbours(graph.adj).to_dense()
     assert torch.equal(mean[2], torch.zeros(3))
     model = two_layers(graph, torch.float32)

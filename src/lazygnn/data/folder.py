@@ -37,6 +37,7 @@ ArrayName = Literal[
     "val_mask",
     "test_mask",
     "node_ids",
+    "part_ptr",
 ]
 _Size = Annotated[int, Field(ge=1, lt=2**31)]
 _INDEX, _FLOAT = ("int32", "int64"), ("float32", "float64")
@@ -111,6 +112,7 @@ def load_folder(path: str | Path, mmap: bool = True) -> Graph:
         node_ids=reader.node_ids() if "node_ids" in header.arrays else None,
         class_names=header.class_names,
         name=header.name,
+        part_ptr=reader.parts() if "part_ptr" in header.arrays else None,
     )
 
 
@@ -205,6 +207,13 @@ class _Reader:
             raise _misfit(path, ids, f"{self.header.num_nodes} integers or strings")
         return ids if self.mmap else np.array(ids)
 
+    def parts(self) -> Tensor:
+        ptr = self.tensor("part_ptr", ("int64",), -1)
+        if len(ptr) < 2 or int(ptr[0]) != 0 or int(ptr[-1]) != self.header.num_nodes or bool((ptr.diff() < 1).any()):
+            path = self.folder / "part_ptr.npy"
+            raise GraphError(f"`{path}` must rise from 0 to {self.header.num_nodes}, the number of nodes; {_REMEDY}")
+        return ptr
+
     def tensor(self, name: ArrayName, dtypes: tuple[str, ...], *shape: int) -> Tensor:
         """The array as a tensor; a size of -1 fits any."""
         array = self._open(name)
@@ -273,6 +282,8 @@ def _to_arrays(graph: Graph) -> dict[ArrayName, np.ndarray]:
     else:
         tensors["x"] = x
     tensors |= {"degree": graph.degree, "y": graph.y}
+    if graph.part_ptr is not None:
+        tensors["part_ptr"] = graph.part_ptr
     tensors |= {mask_name(split): mask for split, mask in graph.masks.items()}
     for name, tensor in tensors.items():
         if tensor.dtype in (torch.float16, torch.bfloat16):

@@ -92,7 +92,8 @@ def partition(
         graph: The graph; weights of edges play no role.
         num_parts: Number of parts, from 1 to the number of nodes.
         method: `metis` keeps neighbours together, in parts of about equal size; `random` draws parts of equal size;
-            `contiguous` slices the node order.
+            `contiguous` slices the node order, along the parts a prepared graph was sorted by where their number is
+            the same, or else evenly.
         seed: Seed of `metis` and `random`.
         cache: Folder in which what METIS found is kept for the next time; `default_cache()` names the usual one.
     """
@@ -104,7 +105,10 @@ def partition(
             f"choose from 1 to {graph.num_nodes}"
         )
     if num_parts == 1 or method == "contiguous":
-        return Partition(torch.arange(graph.num_nodes), equal_slices(graph.num_nodes, num_parts))
+        sorted_by = graph.part_ptr is not None and len(graph.part_ptr) == num_parts + 1
+        ptr = graph.part_ptr if sorted_by else equal_slices(graph.num_nodes, num_parts)
+        assert ptr is not None
+        return Partition(torch.arange(graph.num_nodes), ptr)
     if method == "random":
         return _from_parts(_random_parts(graph.num_nodes, num_parts, seed), num_parts)
     if cache is None:

@@ -24,6 +24,7 @@ __all__ = [
     "Store",
     "StoredHistory",
     "Tier",
+    "map_files",
     "named_histories",
     "open_history",
     "pad_rows",

@@ -1,5 +1,6 @@
 """Transform, then propagate: the MLP alone, APPNP, and LazyGNN with our defaults and with the paper's."""
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -43,6 +44,7 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     gamma: float = Field(1.0, ge=0, le=1, description="weight of fresh gradients; 1 keeps no gradient history")
     eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
+    eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference keeps a row per node")
 
 
 class PaperOptions(LazyGNNOptions):
@@ -54,7 +56,7 @@ class PaperOptions(LazyGNNOptions):
     halo: Literal["frozen", "paper", "none"] = Field("paper", description="neighbours around a batch")
 
 
-def transform_and(propagation: Propagation, options: MLPOptions, graph: Graph) -> Model:
+def transform_and(propagation: Propagation, options: MLPOptions, graph: Graph, *, scratch: Path | None = None) -> Model:
     """The MLP of the options with a propagation behind it."""
     channels = channels_of(options, graph)
     transform = MLP(
@@ -67,7 +69,7 @@ def transform_and(propagation: Propagation, options: MLPOptions, graph: Graph) -
         input_dropout=options.input_dropout,
     )
     head = None if options.prop_channels is None else Linear(channels, graph.task.num_outputs)
-    return Decoupled(transform, propagation, head)
+    return Decoupled(transform, propagation, head, scratch=scratch)
 
 
 def channels_of(options: MLPOptions, graph: Graph) -> int:
@@ -97,7 +99,7 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
         eval_layers=options.eval_layers,
         eval_tolerance=options.eval_tolerance,
     )
-    return transform_and(propagation, options, graph)
+    return transform_and(propagation, options, graph, scratch=place.folder if options.eval_storage == "disk" else None)
 
 
 def _rows(options: MLPOptions, cut: Cut, place: Place) -> Loader:

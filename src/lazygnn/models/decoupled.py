@@ -3,6 +3,7 @@
 `F` rows of a batch the transform runs on, `T` targets, `N` nodes of the graph, `C` outputs.
 """
 
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
-from lazygnn.history import open_history
+from lazygnn.history import map_files, open_history
 from lazygnn.model import Model
 from lazygnn.models.layers import MLP, Linear
 from lazygnn.ops import Csr
@@ -29,10 +30,14 @@ class Decoupled(Model):
         transform: The MLP; its output is what is propagated.
         propagation: None, exact or lazy.
         head: Maps what was propagated to the outputs, where the two differ in width.
+        scratch: Folder for what inference holds of every node, where that is too much for memory.
     """
 
-    def __init__(self, transform: MLP, propagation: Propagation, head: Linear | None = None) -> None:
+    def __init__(
+        self, transform: MLP, propagation: Propagation, head: Linear | None = None, *, scratch: Path | None = None
+    ) -> None:
         super().__init__()
+        self.scratch = scratch
         self.transform = transform
         self.propagation = propagation
         self.head = head
@@ -62,7 +67,7 @@ class Decoupled(Model):
     @torch.no_grad()
     def embed(self, graph: Graph) -> Tensor:
         """What is propagated, for every node: embeddings where there is a head, logits where there is none."""
-        return self.propagation.infer(self._transform_all(graph), graph.adj.to(self.device))
+        return self.propagation.infer(self._transform_all(graph), graph.adj.to(self.device), in_place=True)
 
     @torch.no_grad()
     def diagnose(self, graph: Graph) -> dict[str, float]:
@@ -89,11 +94,17 @@ class Decoupled(Model):
             for start in range(0, graph.num_nodes, INFERENCE_ROWS):
                 rows = self.transform(_rows(graph.x, start, start + INFERENCE_ROWS).to(self.device))
                 if start == 0:
-                    x_in = torch.empty(graph.num_nodes, rows.shape[1], dtype=rows.dtype, device=graph.device)
+                    x_in = self._room(graph, rows)
                 x_in[start : start + INFERENCE_ROWS] = rows
             return x_in
         finally:
             self.transform.train(was_training)
+
+    def _room(self, graph: Graph, rows: Tensor) -> Tensor:
+        shape = (graph.num_nodes, rows.shape[1])
+        if self.scratch is None:
+            return torch.empty(shape, dtype=rows.dtype, device=graph.device)
+        return map_files({"rows": (shape, rows.dtype)}, self.scratch, "inference")["rows"]
 
     def _output(self, x: Tensor) -> Tensor:
         return x if self.head is None else cast(Tensor, self.head(x))
