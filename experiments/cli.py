@@ -1,5 +1,6 @@
 """The experiments by name."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -7,6 +8,7 @@ import typer
 from experiments import demo as demo_experiment
 from experiments import minibatch as minibatch_experiment
 from experiments import planetoid as planetoid_experiment
+from experiments import products_shape as products_shape_experiment
 
 app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, help="Makes the tables and figures of the docs."
@@ -33,3 +35,9 @@ def planetoid(seeds: Seeds = 10, root: Root = None, device: Device = "auto", wor
 def minibatch(seeds: Seeds = 5, root: Root = None, device: Device = "auto", workers: Workers = 1) -> None:
     """Mini-batches against full batch on arxiv and wordnet."""
     minibatch_experiment.main(seeds, root, device, workers)
+
+
+@app.command()
+def products_shape(folder: Annotated[Path, typer.Argument(help="Where to write the graph.")]) -> None:
+    """Writes a graph of the shape of ogbn-products, for measurements of time and memory."""
+    products_shape_experiment.main(folder)

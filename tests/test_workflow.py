@@ -15,6 +15,7 @@ from lazygnn.methods import METHODS, resolve
 Arrays = dict[str, Any]
 KEYS = ["method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"]
 KEYS += ["peak_memory_mib", "run"]
+LEARNING = [method for method in METHODS if method != "label-propagation"]
 
 
 @pytest.fixture(autouse=True)
@@ -28,9 +29,6 @@ def dataset(tmp_path: Path, block_arrays: Arrays, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / "block.npz", **block_arrays)
     return tmp_path / "block.npz"
-
-
-LEARNING = [method for method in METHODS if method != "label-propagation"]
 
 
 def configure(dataset: Path | str, method: str = "lazygnn", **values: Any) -> Config:
