@@ -1,9 +1,13 @@
 """The equations, in float64, against dense solves and closed forms."""
 
+import weakref
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
@@ -227,3 +231,51 @@ def test_evaluation_of_a_part_says_what_to_do(graph: Graph, x: Tensor) -> None:
     cut = Batch(full.x, full.y, full.weight, full.nodes, 10, [graph.adj.rows(10)])
     with pytest.raises(ValueError, match=r"use `model\.infer\(graph\)` or `Batch\.full`"):
         lazy(Drift()).eval()(x, cut)
+
+
+class PeakMemory(TorchDispatchMode):
+    """Counts the bytes of tensors that operations made and that still live, and the most there ever were."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.live = 0
+        self.peak = 0
+        self.seen: set[int] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
+                self._count(tensor.untyped_storage())
+        return out
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        address, num_bytes = storage.data_ptr(), storage.nbytes()
+        if address in self.seen:
+            return
+        self.seen.add(address)
+        self.live += num_bytes
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(storage, self._forget, address, num_bytes)
+
+    def _forget(self, address: int, num_bytes: int) -> None:
+        self.seen.discard(address)
+        self.live -= num_bytes
+
+
+@pytest.mark.parametrize("gradients", [None, Drift(0.1)])
+def test_memory_of_a_pass_does_not_grow_with_its_steps(gradients: WarmStart | None) -> None:
+    graph = random_graph(num_nodes=N)
+    peaks = []
+    for num_layers in (1, 2, 8, 32):
+        prop, batch = lazy(Drift(0.1), gradients), Batch.full(graph, num_layers)
+        x = torch.ones(N, C, dtype=torch.float64)
+        prop(x, batch)
+        leaf = x.clone().requires_grad_()
+        with PeakMemory() as memory:
+            prop(leaf, batch).sum().backward()
+        peaks.append(memory.peak)
+    assert peaks[0] > 0
+    assert peaks[1] == peaks[2] == peaks[3]
+    # the second step adds the buffer that later ones use in turn
+    assert peaks[1] - peaks[0] <= N * C * 8
