@@ -14,7 +14,7 @@ from lazygnn.graph import Graph
 from lazygnn.history import NoHistory
 from lazygnn.methods import build_model, resolve
 from lazygnn.methods.base import Place
-from lazygnn.models import decoupled
+from lazygnn.models import blocks
 from lazygnn.propagation import LazyPropagation, by_columns
 from lazygnn.solve import solve
 
@@ -42,7 +42,7 @@ def test_blocks_of_columns_and_nodes_change_nothing_but_rounding(
 ) -> None:
     whole = outputs(graph, tmp_path)
     monkeypatch.setattr(propagation_module, "INFERENCE_BYTES", 5 * 400 * 4 * 2)
-    monkeypatch.setattr(decoupled, "INFERENCE_ROWS", 37)
+    monkeypatch.setattr(blocks, "INFERENCE_ROWS", 37)
     torch.testing.assert_close(outputs(graph, tmp_path), whole, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(outputs(graph, tmp_path, eval_storage="disk"), whole, rtol=1e-4, atol=1e-5)
 

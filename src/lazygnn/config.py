@@ -28,6 +28,7 @@ class TrainerOptions(Options):
     lr: float = Field(0.01, gt=0, description="learning rate")
     optimizer: Literal["adam", "adamw"] = Field("adam", description="adamw decouples the weight decay")
     weight_decay: float = Field(0.0, ge=0, description="weight decay")
+    rest_weight_decay: float = Field(0.0, ge=0, description="weight decay of the layers that `decay_layers` spares")
     decay_layers: int | None = Field(None, ge=1, description="decay the first layers alone; empty means all")
     schedule: Literal["constant", "cosine"] = Field("constant", description="learning rate over the epochs")
     warmup_epochs: int = Field(0, ge=0, description="epochs over which the learning rate rises from zero")

@@ -6,7 +6,7 @@ from torch import Tensor
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import History, StoredHistory
-from lazygnn.models import MLP, Decoupled, decoupled
+from lazygnn.models import MLP, Decoupled, blocks
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.models.layers import Linear, NormKind
 from lazygnn.ops import Csr
@@ -76,7 +76,7 @@ def test_inference_in_blocks_is_inference_in_one_go(
     whole = model.infer(graph)
     seen: list[int] = []
     model.transform.register_forward_hook(lambda _module, inputs, _out: seen.append(len(inputs[0])))
-    monkeypatch.setattr(decoupled, "INFERENCE_ROWS", rows)
+    monkeypatch.setattr(blocks, "INFERENCE_ROWS", rows)
     torch.testing.assert_close(model.infer(graph), whole, rtol=0, atol=1e-6)
     assert max(seen) == rows
     assert sum(seen) == 60

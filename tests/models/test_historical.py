@@ -14,7 +14,7 @@ from lazygnn.graph import Graph
 from lazygnn.history import History, StoredHistory, named_histories, open_history
 from lazygnn.methods import Built, build, resolve
 from lazygnn.model import Model
-from lazygnn.models import GCN, GCNII, MLP, Decoupled, HistoricalPropagation, layerwise
+from lazygnn.models import GCN, GCNII, MLP, Decoupled, HistoricalPropagation, blocks
 from lazygnn.models.layerwise import LayerMemory
 from lazygnn.ops import Csr
 from lazygnn.propagation import ExactPropagation
@@ -203,7 +203,7 @@ def test_inference_is_evaluation_of_the_full_batch(
 ) -> None:
     built = make_built(block_graph, method, dropout=0.9, input_dropout=0.9)
     model, graph = built.model.double(), sparse(built.graph.to(torch.float64))
-    monkeypatch.setattr(layerwise, "INFERENCE_ROWS", rows)
+    monkeypatch.setattr(blocks, "INFERENCE_ROWS", rows)
     # running statistics other than those of the first moment
     for name, buffer in model.named_buffers():
         if name.endswith("running_mean"):

@@ -13,13 +13,11 @@ from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import map_files, open_history
 from lazygnn.model import Model
+from lazygnn.models.blocks import by_rows, evaluating
 from lazygnn.models.layers import MLP, Linear
-from lazygnn.ops import Csr
 from lazygnn.propagation import LazyPropagation, Propagation
 from lazygnn.warmstart import Drift, WarmStart
 
-# rows of the transform's widest activation that inference holds at a time
-INFERENCE_ROWS = 65_536
 DEFAULT_START = Drift(0.1)
 
 
@@ -61,8 +59,7 @@ class Decoupled(Model):
         embedding = self.embed(graph)
         if self.head is None:
             return embedding
-        blocks = embedding.split(INFERENCE_ROWS)
-        return torch.cat([self._output(rows.to(self.device)).to(graph.device) for rows in blocks])
+        return by_rows(self.head, self.device, embedding)
 
     @torch.no_grad()
     def embed(self, graph: Graph) -> Tensor:
@@ -87,24 +84,12 @@ class Decoupled(Model):
 
     def _transform_all(self, graph: Graph) -> Tensor:
         """The transform of every node, block by block and without dropout, where the graph lies, [N, C]."""
-        was_training = self.transform.training
-        self.transform.eval()
-        try:
-            x_in = torch.empty(0)
-            for start in range(0, graph.num_nodes, INFERENCE_ROWS):
-                rows = self.transform(_rows(graph.x, start, start + INFERENCE_ROWS).to(self.device))
-                if start == 0:
-                    x_in = self._room(graph, rows)
-                x_in[start : start + INFERENCE_ROWS] = rows
-            return x_in
-        finally:
-            self.transform.train(was_training)
+        with evaluating(self.transform):
+            return by_rows(self.transform, self.device, graph.x, room=None if self.scratch is None else self._on_disk)
 
-    def _room(self, graph: Graph, rows: Tensor) -> Tensor:
-        shape = (graph.num_nodes, rows.shape[1])
-        if self.scratch is None:
-            return torch.empty(shape, dtype=rows.dtype, device=graph.device)
-        return map_files({"rows": (shape, rows.dtype)}, self.scratch, "inference")["rows"]
+    def _on_disk(self, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
+        assert self.scratch is not None
+        return map_files({"rows": (shape, dtype)}, self.scratch, "inference")["rows"]
 
     def _output(self, x: Tensor) -> Tensor:
         return x if self.head is None else cast(Tensor, self.head(x))
@@ -150,9 +135,3 @@ class LazyGNN(Decoupled):
             MLP(in_channels, hidden_channels, out_channels, mlp_layers=mlp_layers, dropout=dropout),
             LazyPropagation(alpha, features, gradients),
         )
-
-
-def _rows(x: Tensor | Csr, start: int, stop: int) -> Tensor | Csr:
-    if isinstance(x, Csr):
-        return x.select(torch.arange(start, min(stop, len(x)), device=x.device))
-    return x[start:stop]

@@ -16,8 +16,9 @@ from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import History
 from lazygnn.model import Model
+from lazygnn.models.blocks import by_rows, evaluating
 from lazygnn.models.layers import Linear, NormKind, drop, make_norm
-from lazygnn.models.layerwise import LayerMemory, by_rows, evaluating, layer_matrices
+from lazygnn.models.layerwise import LayerMemory, layer_matrices
 from lazygnn.ops import Adjacency, Csr, aggregate, spmm
 from lazygnn.propagation import by_columns
 

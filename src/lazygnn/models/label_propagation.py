@@ -47,13 +47,13 @@ class LabelPropagation(Model):
         labels, train = _training_labels(graph)
         adj = graph.adj.to(self.device)
 
-        # power steps keep every entry non-negative, and zero where no label reaches
         def propagate(columns: Tensor) -> Tensor:
-            return solve(adj, columns, self.alpha, tolerance=self.tolerance, solver="power").x
+            return solve(adj, columns, self.alpha, tolerance=self.tolerance).x
 
         spread = by_columns(propagate, torch.cat((labels, train[:, None]), dim=1), self.device)
         mean = labels.sum(dim=0) / train.sum()
-        mean = (spread[:, :-1] + _PRIOR * mean) / (spread[:, -1:] + _PRIOR)
+        # the mask cannot spread to less than zero, but for the error of the solution
+        mean = (spread[:, :-1] + _PRIOR * mean) / (spread[:, -1:].clamp(min=0) + _PRIOR)
         if graph.task.kind == "single-label":
             return mean.clamp(min=torch.finfo(mean.dtype).tiny).log()
         return mean.logit(eps=1e-6) if graph.task.kind == "multi-label" else mean

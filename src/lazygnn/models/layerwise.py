@@ -1,20 +1,15 @@
-"""What layered models share: the matrices of a batch, a memory between layers, and inference in blocks of rows.
+"""What layered models share: the matrices of a batch, and a memory between layers.
 
 `T` targets of a batch, `V` nodes of it, `C` channels.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.history import History
-from lazygnn.ops import Adjacency, Csr
-
-# rows of a layer's widest activation that inference holds at a time
-INFERENCE_ROWS = 65_536
+from lazygnn.ops import Adjacency
 
 
 class LayerMemory(nn.Module):
@@ -58,35 +53,3 @@ def layer_matrices(batch: Batch, num_layers: int) -> Sequence[Adjacency]:
             f"`num_layers={num_layers}`"
         )
     return batch.adjs
-
-
-def by_rows(function: Callable[..., Tensor], device: torch.device, *parts: Tensor | Csr) -> Tensor:
-    """Applies `function` to blocks of the rows of `parts` on `device`; the result lies where the first part does."""
-    num_rows, out = len(parts[0]), torch.empty(0)
-    for start in range(0, num_rows, INFERENCE_ROWS):
-        block = function(*[_rows(part, start, start + INFERENCE_ROWS).to(device) for part in parts])
-        if num_rows <= INFERENCE_ROWS:
-            return block.to(parts[0].device)
-        if start == 0:
-            out = torch.empty(num_rows, block.shape[1], dtype=block.dtype, device=parts[0].device)
-        out[start : start + INFERENCE_ROWS] = block
-    return out
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
-
-
-def _rows(x: Tensor | Csr, start: int, stop: int) -> Tensor | Csr:
-    if start == 0 and stop >= len(x):
-        return x
-    if isinstance(x, Csr):
-        return x.select(torch.arange(start, min(stop, len(x)), device=x.device))
-    return x[start:stop]

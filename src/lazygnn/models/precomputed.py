@@ -15,8 +15,8 @@ from lazygnn import ops
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.model import Model
+from lazygnn.models.blocks import by_rows, evaluating
 from lazygnn.models.layers import MLP, Linear, NormKind, make_norm
-from lazygnn.models.layerwise import by_rows, evaluating
 from lazygnn.ops import Csr
 
 # memory for the columns that are propagated at a time, beside the result

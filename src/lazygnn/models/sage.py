@@ -14,8 +14,9 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.model import Model
+from lazygnn.models.blocks import evaluating
 from lazygnn.models.layers import Linear, NormKind, drop, make_norm
-from lazygnn.models.layerwise import evaluating, layer_matrices
+from lazygnn.models.layerwise import layer_matrices
 from lazygnn.ops import Adjacency, Csr, aggregate, sparse_times_weight
 
 

@@ -270,7 +270,7 @@ def _make_optimizer(layers: list[list[nn.Parameter]], options: TrainerOptions) -
     spared = len(layers) if options.decay_layers is None else options.decay_layers
     groups = [
         {"params": [p for layer in layers[:spared] for p in layer], "weight_decay": options.weight_decay},
-        {"params": [p for layer in layers[spared:] for p in layer], "weight_decay": 0.0},
+        {"params": [p for layer in layers[spared:] for p in layer], "weight_decay": options.rest_weight_decay},
     ]
     groups = [group for group in groups if group["params"]]
     kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
