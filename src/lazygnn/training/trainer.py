@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lazygnn.batch import Batch, Loader, loss_weight
+from lazygnn.batch import Batch, Loader
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError
 from lazygnn.graph import Graph
@@ -78,8 +78,8 @@ class Trainer:
         on_batch: Callable[["Trainer"], None] | None = None,
     ) -> None:
         find_metric(options.metric, graph.task)
-        if options.epochs > 0:
-            loss_weight(graph)
+        # a graph without training nodes says so here, before any work is done
+        assert options.epochs == 0 or graph.num_train > 0
         self.model, self.loader, self.graph, self.options = model, loader, graph, options
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self.optimizer = _make_optimizer(model.layer_parameters(), options)
