@@ -5,10 +5,12 @@ from typing import Annotated
 
 import typer
 
+from experiments import baselines as baselines_experiment
 from experiments import demo as demo_experiment
 from experiments import minibatch as minibatch_experiment
 from experiments import planetoid as planetoid_experiment
 from experiments import products_shape as products_shape_experiment
+from lazygnn.methods import METHODS
 
 app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, help="Makes the tables and figures of the docs."
@@ -26,9 +28,15 @@ def demo() -> None:
 
 
 @app.command()
-def planetoid(seeds: Seeds = 10, root: Root = None, device: Device = "auto", workers: Workers = 2) -> None:
+def planetoid(
+    methods: Annotated[list[str] | None, typer.Argument(help="Methods to compare; default: all of them.")] = None,
+    seeds: Seeds = 10,
+    root: Root = None,
+    device: Device = "auto",
+    workers: Workers = 2,
+) -> None:
     """Cora, CiteSeer and PubMed, public split."""
-    planetoid_experiment.main(seeds, root, device, workers)
+    planetoid_experiment.main(seeds, methods or list(METHODS), root, device, workers)
 
 
 @app.command()
@@ -41,3 +49,15 @@ def minibatch(seeds: Seeds = 5, root: Root = None, device: Device = "auto", work
 def products_shape(folder: Annotated[Path, typer.Argument(help="Where to write the graph.")]) -> None:
     """Writes a graph of the shape of ogbn-products, for measurements of time and memory."""
     products_shape_experiment.main(folder)
+
+
+@app.command()
+def baselines(
+    seeds: Seeds = 3,
+    most_epochs: Annotated[int, typer.Option(help="Cap on the epochs of every recipe.")] = 200,
+    root: Root = None,
+    device: Device = "auto",
+    workers: Workers = 1,
+) -> None:
+    """All methods on arxiv and wordnet: accuracy, time, memory."""
+    baselines_experiment.main(seeds, most_epochs, root, device, workers)

@@ -18,6 +18,7 @@ import torch
 
 from lazygnn import workflow
 from lazygnn.config import Config
+from lazygnn.methods import method_options
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -80,8 +81,13 @@ def _run(config: Config, threads: int) -> dict[str, Any]:
 
 
 def _key(config: Config) -> str:
-    # where the data lie and what computes is no part of a configuration's identity
-    content = config.model_dump(exclude={"root", "device"})
+    # where the data lie and what computes is no part of a configuration's identity, nor is an option at its default, so
+    # that a result stays known when a new option comes along
+    content = {
+        "run": [config.method, config.dataset, config.seed],
+        "trainer": config.trainer.model_dump(exclude_defaults=True),
+        "model": method_options(config).model_dump(exclude_defaults=True),
+    }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

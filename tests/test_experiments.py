@@ -1,0 +1,76 @@
+"""The grid that fills tables: it keeps every result and goes on where it was."""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazygnn.config import Config
+from lazygnn.methods import resolve
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def grid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT))
+    module = importlib.import_module("experiments.grid")
+    monkeypatch.setattr(module, "RESULTS", tmp_path / "results")
+    return module
+
+
+def small_graph(path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    split = rng.integers(0, 3, 60)
+    masks = {f"{name}_mask": split == index for index, name in enumerate(("train", "val", "test"))}
+    np.savez(
+        path, edge_index=rng.integers(0, 60, (2, 150)), x=rng.normal(size=(60, 3)), y=rng.integers(0, 2, 60), **masks
+    )
+    return path
+
+
+def test_a_grid_trains_what_is_missing_and_no_more(
+    grid: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = str(small_graph(tmp_path / "small.npz"))
+    configs = [resolve("mlp", dataset, {"epochs": 2}, seed=seed, device="cpu") for seed in range(2)]
+    first = grid.run_grid("table", configs[:1])
+    both = grid.run_grid("table", configs)
+    assert "1 of 2 runs are known; 1 to go" in capsys.readouterr().out
+    assert both[0] == first[0]
+    assert [line["seed"] for line in both] == [0, 1]
+    assert grid.run_grid("table", configs) == both
+    assert "2 of 2 runs are known; 0 to go" in capsys.readouterr().out
+    lines = [json.loads(line) for line in (tmp_path / "results" / "table.jsonl").read_text().splitlines()]
+    assert len(lines) == 2
+    for line in lines:
+        assert {"commit", "date", "machine", "torch", "config", "val", "test", "seconds_per_epoch"} <= line.keys()
+        assert "root" not in line["config"]
+
+
+def test_a_result_is_known_by_what_changes_it(grid: Any) -> None:
+    def key(seed: int = 0, device: str = "cpu", **values: Any) -> str:
+        config: Config = resolve("lazygnn", "some", values, seed=seed, device=device)
+        found: str = grid._key(config)
+        return found
+
+    assert key() == key(device="cuda")
+    assert key() == key(start="drift")
+    assert len({key(), key(seed=1), key(beta=0.2), key(epochs=7)}) == 4
+
+
+def test_tables(grid: Any) -> None:
+    assert grid.mean_and_deviation([0.8, 0.82]) == "81.00 ± 1.41"
+    assert grid.mean_and_deviation([0.8]) == "80.00 ± 0.00"
+    assert grid.markdown(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_every_kept_result_is_still_known_to_its_table(grid: Any) -> None:
+    assert "experiments.grid" in sys.modules
+    for file in (ROOT / "experiments" / "results").glob("*.jsonl"):
+        for line in map(json.loads, file.read_text().splitlines()):
+            assert grid._key(Config(**line["config"])) == line["key"], file.name
