@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch, loss_weight
+from lazygnn.data.rows import select_rows
 from lazygnn.graph import Graph
 from lazygnn.ops import Adjacency, Csr
 
@@ -129,7 +130,7 @@ class ClusterLoader:
         nodes, sizes, local = self._grow(targets)
         only_targets = self.halo in ("frozen", "none") or len(nodes) == len(targets)
         batch = Batch(
-            x=_rows(graph.x, slices, targets) if only_targets else _select(graph.x, nodes),
+            x=_rows(graph.x, slices, targets) if only_targets else select_rows(graph.x, nodes),
             y=graph.y[targets],
             weight=self._weight[targets],
             nodes=nodes,
@@ -179,8 +180,4 @@ def _local(blocks: list[Csr], place: Tensor, num_cols: int) -> Adjacency:
 
 def _rows(x: Tensor | Csr, slices: list[slice], targets: Tensor) -> Tensor | Csr:
     # a single slice of dense features is a view: memory-mapped rows are read when they are used
-    return x[slices[0]] if len(slices) == 1 and isinstance(x, Tensor) else _select(x, targets)
-
-
-def _select(x: Tensor | Csr, nodes: Tensor) -> Tensor | Csr:
-    return x.select(nodes) if isinstance(x, Csr) else x[nodes]
+    return x[slices[0]] if len(slices) == 1 and isinstance(x, Tensor) else select_rows(x, targets)
