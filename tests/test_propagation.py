@@ -279,3 +279,21 @@ def test_memory_of_a_pass_does_not_grow_with_its_steps(gradients: WarmStart | No
     assert peaks[1] == peaks[2] == peaks[3]
     # the second step adds the buffer that later ones use in turn
     assert peaks[1] - peaks[0] <= N * C * 8
+
+
+@pytest.mark.parametrize("mix", [0.0, 0.1, 0.7])
+def test_after_a_drift_the_backward_steps_are_the_exact_derivative(
+    graph: Graph, x: Tensor, grad: Tensor, mix: float
+) -> None:
+    """`x_0 = stored + (x_in - then)` moves with `x_in` one to one, so the steps differentiate to plain steps."""
+    prop, batch, dense = lazy(Drift(mix)), Batch.full(graph, 2), graph.adj.to_dense()
+    prop(x, batch)
+    moved = x + grad
+    stored = diffuse([graph.adj] * 2, x, x, ALPHA)
+    leaf = moved.clone().requires_grad_()
+    x_0 = (1 - mix) * (stored + leaf - x) + mix * leaf
+    for _ in range(2):
+        x_0 = (1 - ALPHA) * dense @ x_0 + ALPHA * leaf
+    x_0.backward(grad)
+    assert leaf.grad is not None
+    torch.testing.assert_close(gradient(prop, batch, moved, grad), leaf.grad, rtol=0, atol=1e-13)
