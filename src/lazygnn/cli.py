@@ -55,16 +55,17 @@ def main() -> None:
 def list_command(
     method: Annotated[str | None, typer.Argument(help="Show the options of this method.")] = None,
 ) -> None:
-    """Shows methods, data sets and recipes; with a method, its options."""
+    """Shows methods and data sets, a line each; with a method, its options and the data sets it has a recipe for."""
     console = Console()
     if method is not None:
         for group, options in (("training", TrainerOptions), (method, find_method(method).options)):
             console.print(_options_table(group, options))
+        console.print(f"recipes for: {', '.join(recipe_names(method))}", soft_wrap=True, highlight=False)
         return
-    table = Table("method", "what it is", "paper", "recipes for", title="methods")
+    width = max(map(len, METHODS))
     for name, entry in METHODS.items():
-        table.add_row(name, entry.summary, entry.paper, ", ".join(recipe_names(name)))
-    console.print(table)
+        paper = "" if entry.paper == "-" else f" ({entry.paper})"
+        console.print(f"[bold]{name:{width}}[/bold]  {entry.summary}{paper}", soft_wrap=True, highlight=False)
     console.print(f"data sets: {EMBEDDED} (inside the package), {', '.join(SOURCES)}, or the path of an .npz file")
 
 
