@@ -4,7 +4,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from lazygnn.ops import Csr, reference, sparse_times_weight, spmm, step
+from lazygnn.ops import Csr, aggregate, reference, spmm, step
 
 
 @pytest.fixture(params=[False, True], ids=["addmm", "reducing"], autouse=True)
@@ -63,17 +63,17 @@ def test_a_step_on_a_row_prefix_is_the_prefix_of_a_step() -> None:
 def test_gradient_of_the_sparse_first_layer() -> None:
     x = matrix(7, 5)
     weight, grad = rows(5, 3, 1).requires_grad_(), rows(7, 3, 2)
-    out = sparse_times_weight(x, weight)
+    out = aggregate(x, weight)
     torch.testing.assert_close(out.detach(), x.to_dense() @ weight.detach(), rtol=0, atol=1e-14)
     out.backward(grad)
     assert weight.grad is not None
     torch.testing.assert_close(weight.grad, x.to_dense().T @ grad, rtol=0, atol=1e-14)
-    assert torch.autograd.gradcheck(lambda w: sparse_times_weight(x, w), (weight,))
+    assert torch.autograd.gradcheck(lambda w: aggregate(x, w), (weight,))
 
 
 def test_the_gradient_takes_an_expanded_tensor() -> None:
     x = matrix(7, 5)
     weight = rows(5, 3, 1).requires_grad_()
-    sparse_times_weight(x, weight).sum().backward()
+    aggregate(x, weight).sum().backward()
     assert weight.grad is not None
     torch.testing.assert_close(weight.grad, x.to_dense().sum(dim=0)[:, None].expand(5, 3), rtol=0, atol=1e-14)

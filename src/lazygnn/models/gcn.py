@@ -20,7 +20,7 @@ from lazygnn.model import Model
 from lazygnn.models.blocks import by_rows, evaluating
 from lazygnn.models.layers import NormKind, drop, make_norm
 from lazygnn.models.layerwise import LayerMemory, layer_matrices
-from lazygnn.ops import Adjacency, Csr, aggregate, sparse_times_weight, spmm
+from lazygnn.ops import Adjacency, Csr, aggregate, spmm
 from lazygnn.propagation import by_columns
 
 
@@ -118,4 +118,4 @@ class GCNLayer(nn.Module):
 
     def transform(self, x: Tensor | Csr) -> Tensor:
         """`x W`; sparse rows are never made dense."""
-        return sparse_times_weight(x, self.weight) if isinstance(x, Csr) else x @ self.weight
+        return aggregate(x, self.weight) if isinstance(x, Csr) else x @ self.weight

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lazygnn.ops import Csr, sparse_times_weight
+from lazygnn.ops import Csr, aggregate
 
 NormKind = Literal["batch", "layer", "none"]
 
@@ -77,7 +77,7 @@ class Linear(nn.Module):
     def forward(self, x: Tensor | Csr) -> Tensor:
         """Multiplies; sparse rows are never made dense."""
         if isinstance(x, Csr):
-            return sparse_times_weight(x, self.weight) + self.bias
+            return aggregate(x, self.weight) + self.bias
         return torch.addmm(self.bias, x, self.weight)
 
 

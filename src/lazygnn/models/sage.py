@@ -17,7 +17,7 @@ from lazygnn.model import Model
 from lazygnn.models.blocks import evaluating
 from lazygnn.models.layers import Linear, NormKind, drop, make_norm
 from lazygnn.models.layerwise import layer_matrices
-from lazygnn.ops import Adjacency, Csr, aggregate, sparse_times_weight
+from lazygnn.ops import Adjacency, Csr, aggregate
 
 
 class SAGE(Model):
@@ -95,7 +95,7 @@ class SAGELayer(nn.Module):
         own: Tensor = self.own(x.rows(adj.num_rows) if isinstance(x, Csr) else x[: adj.num_rows])
         if isinstance(x, Csr):
             # sparse rows are never made dense, so the mean is taken of what the weight has narrowed
-            return own + aggregate(adj, sparse_times_weight(x, self.neighbours))
+            return own + aggregate(adj, aggregate(x, self.neighbours))
         return own + aggregate(adj, x) @ self.neighbours
 
 

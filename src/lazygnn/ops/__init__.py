@@ -1,4 +1,4 @@
-"""The one place that multiplies: sparse times dense, a propagation step, aggregation, the sparse first layer."""
+"""The one place that multiplies: sparse times dense, a propagation step, aggregation."""
 
 from typing import Any
 
@@ -15,44 +15,28 @@ __all__ = [
     "aggregate",
     "index_dtype",
     "row_chunks",
-    "sparse_times_weight",
     "spmm",
     "step",
     "to_tensor",
 ]
 
 
-def aggregate(adj: Adjacency, x: Tensor) -> Tensor:
-    """`adj @ x`, differentiable in `x`; the matrix is transposed once, in the first backward pass."""
-    out: Tensor = _Aggregate.apply(x, adj)  # type: ignore[no-untyped-call]
-    return out
+def aggregate(matrix: Csr, x: Tensor) -> Tensor:
+    """`matrix @ x`, differentiable in `x`; the matrix is transposed once, in the first backward pass.
 
-
-def sparse_times_weight(x: Csr, weight: Tensor) -> Tensor:
-    """`x @ weight` for sparse features, differentiable in `weight`."""
-    out: Tensor = _SparseTimesWeight.apply(weight, x)  # type: ignore[no-untyped-call]
+    For an adjacency it sums over neighbours; for sparse features and a weight it is the first layer.
+    """
+    out: Tensor = _Aggregate.apply(x, matrix)  # type: ignore[no-untyped-call]
     return out
 
 
 class _Aggregate(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, adj: Adjacency) -> Tensor:
-        ctx.adj = adj
-        return spmm(adj, x)
+    def forward(ctx: Any, x: Tensor, matrix: Csr) -> Tensor:
+        ctx.matrix = matrix
+        return spmm(matrix, x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return spmm(ctx.adj.T, grad.contiguous()), None
-
-
-class _SparseTimesWeight(Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, x: Csr) -> Tensor:
-        ctx.x = x
-        return spmm(x, weight)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return spmm(ctx.x.T, grad.contiguous()), None
+        return spmm(ctx.matrix.T, grad.contiguous()), None
