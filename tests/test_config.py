@@ -35,7 +35,7 @@ GROUPS: dict[str, type[Options]] = {"trainer": TrainerOptions, "shape": Shape}
         ("epochs=50", 50),
         ("normalize_features=true", True),
         ("normalize_features=false", False),
-        ("patience=none", None),
+        ("patience=none", "none"),
         ("patience=", None),
         ("start=drift", "drift"),
         ("start='drift'", "drift"),
@@ -140,3 +140,8 @@ def test_the_record_of_a_configuration_reads_back() -> None:
     assert (record["seed"], record["root"], record["model"]["alpha"]) == (3, "somewhere", 0.3)
     assert record["trainer"]["patience"] is None
     assert check_options(Config, record) == config
+
+
+def test_none_empties_an_option_unless_it_is_one_of_its_values() -> None:
+    config = resolve("lazygnn", "wordnet-small", {"norm": "none", "halo": "none", "patience": "none"})
+    assert (config.model["norm"], config.model["halo"], config.trainer.patience) == ("none", "none", None)

@@ -426,3 +426,8 @@ def test_a_column_of_labels_from_pyg_is_flattened() -> None:
 def test_what_pyg_data_lacks_is_named(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphError, match=message):
         Graph.from_data(pyg_data(**fields))
+
+
+def test_labels_that_are_not_numbered_from_zero_are_refused() -> None:
+    with pytest.raises(GraphError, match=r"`y` holds label 6000000 for 2 nodes; number the classes from 0"):
+        Graph.from_edges(np.array([[0], [1]]), np.ones((2, 1)), np.array([0, 6_000_000]))

@@ -142,3 +142,9 @@ def test_features_are_normalised_where_asked(block_graph: Graph) -> None:
     assert plain is block_graph.x
     assert isinstance(scaled, Tensor)
     torch.testing.assert_close(scaled.abs().sum(dim=1), torch.ones(60))
+
+
+def test_more_parts_in_a_batch_than_there_are_is_refused(block_graph: Graph) -> None:
+    config = resolve("lazygnn", "some", {"num_parts": 4, "parts_per_batch": 9})
+    with pytest.raises(ConfigError, match="`parts_per_batch` is 9, `num_parts` 4"):
+        build(config, block_graph)

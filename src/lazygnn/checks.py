@@ -168,6 +168,10 @@ def _check_labels(target: Tensor, num_classes: int | None) -> tuple[Tensor, Task
         )
     target = target.long()
     found = int(target.max()) + 1 if len(target) else 0
+    if num_classes is None and found > max(len(target), 1):
+        raise GraphError(
+            f"`y` holds label {found - 1} for {len(target)} nodes; number the classes from 0, or give `num_classes`"
+        )
     classes = max(found, 1) if num_classes is None else num_classes
     if found > classes or (len(target) and int(target.min()) < -1):
         worst = found - 1 if found > classes else int(target.min())

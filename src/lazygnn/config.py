@@ -5,7 +5,7 @@ import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -67,7 +67,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
         try:
             values[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            values[key.strip()] = None if text.strip() in ("none", "") else text.strip()
+            values[key.strip()] = text.strip() or None
     return values
 
 
@@ -90,7 +90,8 @@ def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]
     for name, value in values.items():
         if name not in owner:
             raise ConfigError(f"unknown option `{name}`; {_nearest(name, owner)}")
-        dealt[owner[name]][name] = value
+        accepts_none_by_name = "none" in get_args(groups[owner[name]].model_fields[name].annotation)
+        dealt[owner[name]][name] = None if value == "none" and not accepts_none_by_name else value
     return {group: check_options(model, dealt[group]) for group, model in groups.items()}
 
 

@@ -202,8 +202,9 @@ def choose_device(name: str) -> torch.device:
 def _restore(run: Run, config: Config, graph: Graph, device: torch.device) -> tuple[Model, Graph]:
     graph = place_graph(config, graph, device)
     model = build_model(config, graph, Place(device, run.path / HISTORIES, training=False))
+    weights = run.load_weights()
     try:
-        model.load_state_dict(run.load_weights())
+        model.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"the weights in `{run.path}` do not fit its configuration: {reason}") from error

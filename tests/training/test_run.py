@@ -98,7 +98,9 @@ def test_a_configuration_with_an_unknown_name_is_a_checkpoint_error(run: Run, co
 def test_broken_weights_are_a_checkpoint_error(run: Run, content: bytes | None) -> None:
     if content is not None:
         (run.path / WEIGHTS).write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"cannot read `.*best.safetensors`: .*; train the run again"):
+    with pytest.raises(
+        CheckpointError, match=r"cannot read `.*best.safetensors`: .*; go on with `lazygnn train --resume"
+    ):
         run.load_weights()
 
 

@@ -115,6 +115,9 @@ def build(
     method, options, place = find_method(config.method), method_options(config), Place(torch.device(device), folder)
     ptr = torch.tensor([0, graph.num_nodes])
     if isinstance(options, ClusterOptions) and options.num_parts > 1:
+        drawn, there = options.parts_per_batch, options.num_parts
+        if drawn > there:
+            raise ConfigError(f"`parts_per_batch` is {drawn}, `num_parts` {there}; draw no more parts than there are")
         parts = partition(graph, options.num_parts, method=options.partition, seed=options.partition_seed, cache=cache)
         graph, ptr = graph.permute(parts.order), parts.ptr
     graph = place_graph(config, graph, place.device)

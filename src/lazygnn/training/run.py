@@ -32,8 +32,11 @@ class Run:
         """Starts a new folder; one that already holds a run is refused, so that nothing is lost."""
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise ConfigError(f"`{path}` exists and is not empty; choose another `--out` or remove it")
-        path.mkdir(parents=True, exist_ok=True)
-        (path / CONFIG).write_text(config.record() + "\n")
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            (path / CONFIG).write_text(config.record() + "\n")
+        except OSError as error:
+            raise ConfigError(f"cannot write the run folder `{path}`: {error}; choose another `--out`") from error
         return Run(path)
 
     @staticmethod
@@ -91,7 +94,9 @@ class Run:
         try:
             return load_file(self.path / WEIGHTS)
         except (OSError, SafetensorError, ValueError) as error:
-            raise CheckpointError(f"cannot read `{self.path / WEIGHTS}`: {error}; train the run again") from error
+            raise CheckpointError(
+                f"cannot read `{self.path / WEIGHTS}`: {error}; go on with `lazygnn train --resume {self.path}`"
+            ) from error
 
     def save_result(self, result: dict[str, Any]) -> None:
         """Writes the final scores."""
