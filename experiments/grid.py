@@ -3,19 +3,18 @@
 import hashlib
 import json
 import os
-import platform
 import statistics
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from datetime import UTC, datetime
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import torch
 
+from experiments.provenance import provenance
 from lazygnn import workflow
 from lazygnn.config import Config
 from lazygnn.methods import method_options
@@ -31,7 +30,7 @@ def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1) -> list[
     print(f"{len(configs) - len(missing)} of {len(configs)} runs are known; {len(missing)} to go", flush=True)
     threads = max(torch.get_num_threads() // workers, 1)
     # forked workers would inherit a CUDA context that does not survive the fork
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
         futures = [pool.submit(_run, config, threads) for config in missing]
         for number, future in enumerate(as_completed(futures), 1):
             line = future.result()
@@ -59,19 +58,6 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def provenance() -> dict[str, str]:
-    """What a published number must carry: commit, date, hardware, versions."""
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return {
-        # a copy of the tree without its history is told its commit
-        "commit": git.stdout.strip() or os.environ.get("LAZYGNN_COMMIT", "unknown"),
-        "date": datetime.now(UTC).date().isoformat(),
-        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, GPU: {gpu}",
-        "torch": torch.__version__,
-    }
-
-
 def _run(config: Config, threads: int) -> dict[str, Any]:
     torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
@@ -93,3 +79,15 @@ def _key(config: Config) -> str:
 
 def _read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+
+
+def _end_with_parent() -> None:
+    """Ends this worker when the process that started it has ended, in whatever way; a signal would not reach it."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()

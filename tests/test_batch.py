@@ -1,10 +1,12 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from lazygnn.batch import Batch, loss_weight
-from lazygnn.data import FullLoader
-from lazygnn.errors import GraphError
+from lazygnn.data import ClusterLoader, FullLoader
+from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 
 
@@ -15,6 +17,38 @@ def test_the_full_batch_holds_every_node_and_one_matrix(path_graph: Graph) -> No
     assert batch.targets.tolist() == batch.nodes.tolist() == [0, 1, 2, 3]
     assert len(batch.adjs) == 3
     assert all(adj is path_graph.adj for adj in batch.adjs)
+
+
+def test_a_batch_is_shown_in_one_line(path_graph: Graph) -> None:
+    assert repr(Batch.full(path_graph, 2)) == (
+        "Batch(num_targets=4, num_nodes=4, num_layers=2, in_channels=3, whole=True, device='cpu')"
+    )
+
+
+def test_only_the_full_batch_says_that_it_is_the_whole_graph(path_graph: Graph) -> None:
+    full = Batch.full(path_graph, 1)
+    assert full.whole
+    assert full.to(torch.device("meta")).whole
+    (part,) = ClusterLoader(path_graph, torch.tensor([0, 4]), 1, halo="none")
+    assert not part.whole
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("cora", 2), GraphError, r"`graph` is 'cora', of type str; make a graph with `load_graph`"),
+        ((torch.ones(3, 2), 2), GraphError, r"`graph` is of type Tensor and shape \(3, 2\); make a graph with"),
+        ((None, 2.0), ConfigError, r"`num_layers` is 2.0; give the number of steps of a pass, 0 or more"),
+        ((None, -1), ConfigError, r"`num_layers` is -1; give the number of steps"),
+        ((None, "2"), ConfigError, r"`num_layers` is '2'; give the number of steps"),
+    ],
+)
+def test_what_makes_no_full_batch_is_named(
+    path_graph: Graph, arguments: tuple[Any, Any], error: type[Exception], message: str
+) -> None:
+    graph, num_layers = arguments
+    with pytest.raises(error, match=message):
+        Batch.full(path_graph if graph is None else graph, num_layers)
 
 
 def test_targets_come_first(path_graph: Graph) -> None:

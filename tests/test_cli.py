@@ -2,10 +2,14 @@
 
 import csv
 import json
+import os
+import runpy
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,7 @@ import pytest
 
 from lazygnn import workflow
 from lazygnn.cli import main
-from lazygnn.methods import METHODS, find_method, resolve
+from lazygnn.methods import METHODS, find_method, recipe, resolve
 
 Arrays = dict[str, Any]
 KEYS = {"method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"}
@@ -111,6 +115,71 @@ def test_list_shows_every_option_of_a_method(lazygnn: Command, method: str) -> N
         assert name in done.out
         assert str(field.description).split(";")[0] in done.out
     assert "weight_decay" in done.out
+
+
+def test_list_shows_what_an_option_may_be_and_what_the_recipe_says(lazygnn: Command) -> None:
+    def row(option: str, *args: str) -> list[str]:
+        (line,) = [line for line in lazygnn("list", *args).out.splitlines() if line.startswith(f"│ {option} ")]
+        return [cell.strip() for cell in line.strip("│").split("│")[:4]]
+
+    values = recipe("lazygnn", "cora")
+    assert row("alpha", "lazygnn", "cora") == ["alpha", "0.1", str(values["alpha"]), "number > 0 and <= 1"]
+    assert row("start", "lazygnn", "cora") == ["start", "drift", "", "drift or mix"]
+    assert row("patience", "lazygnn", "cora") == ["patience", "", str(values["patience"]), "integer >= 1 or none"]
+    assert row("epochs", "label-propagation")[:3] == ["epochs", "200", "0"]
+    assert row("keep_batches", "cluster-gcn")[1::2] == ["true", "true or false"]
+
+
+def test_names_of_options_are_whole_on_a_narrow_terminal(lazygnn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "checkpoint_minutes" in lazygnn("list", "lazygnn").out
+
+
+def test_version(lazygnn: Command) -> None:
+    done = lazygnn("--version")
+    assert (done.status, done.out, done.err) == (0, f"lazygnn {metadata.version('lazygnn')}\n", "")
+
+
+def test_an_interrupt_while_the_command_loads_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Impatient:
+        @staticmethod
+        def find_spec(name: str, *_: object) -> None:
+            if name == "lazygnn.cli":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "lazygnn.cli")
+    monkeypatch.setattr(sys, "meta_path", [Impatient, *sys.meta_path])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_module("lazygnn", run_name="__main__")
+    assert stop.value.code == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_everyone_may_read_a_run_as_far_as_the_umask_goes(lazygnn: Command, dataset: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        lazygnn("train", "lazygnn", dataset, *QUICK, "--out", "run", "--set", "checkpoint_every=1")
+    finally:
+        os.umask(before)
+    files = [path for path in Path("run").rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors", ".png"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o644}
+
+
+def test_a_run_is_used_from_another_folder(
+    lazygnn: Command, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = lazygnn("train", "mlp", dataset.name, *QUICK, "--out", "run")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert lazygnn("evaluate", "../run", "--device", "cpu").result["test"] == trained.result["test"]
+    assert lazygnn("predict", "../run", "--out", "p.csv", "--device", "cpu").status == 0
+    assert lazygnn("train", "--resume", "../run").result["test"] == trained.result["test"]
+    dataset.unlink()
+    assert_one_line(lazygnn("evaluate", "../run"), "block.npz` is not in `")
+    assert_one_line(lazygnn("evaluate", "../run"), "; say where it is with `--root`")
 
 
 def test_training_prints_its_result_as_the_last_line(lazygnn: Command, dataset: Path) -> None:
@@ -360,6 +429,7 @@ def test_as_a_program_of_its_own(tmp_path: Path, block_arrays: Arrays) -> None:
     done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout).keys() == KEYS
     assert done.stderr.splitlines() == [
-        "WARNING: the edges are directed: made symmetric, and of two weights the larger counts"
+        "WARNING: 228 of 228 edges led one way only and were made two-way; to silence this, give both directions "
+        "alike, or set `logging.getLogger('lazygnn').setLevel('ERROR')`"
     ]
     assert (tmp_path / "runs" / "block-lazygnn-0" / "result.json").is_file()

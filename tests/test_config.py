@@ -1,14 +1,15 @@
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import Field, PositiveInt, ValidationError
 
 from lazygnn.config import (
     Config,
     Options,
     TrainerOptions,
+    allowed,
     check_options,
     parse_assignments,
     read_toml,
@@ -140,6 +141,28 @@ def test_the_record_of_a_configuration_reads_back() -> None:
     assert (record["seed"], record["root"], record["model"]["alpha"]) == (3, "somewhere", 0.3)
     assert record["trainer"]["patience"] is None
     assert check_options(Config, record) == config
+
+
+class Bounded(Options):
+    any: str = "x"
+    count: int = Field(1, ge=1)
+    share: float = Field(0.5, gt=0, le=1)
+    perhaps: float | None = Field(None, lt=2)
+    choice: Literal["a", "b"] = "a"
+    flag: bool = True
+    several: list[Literal[-1] | PositiveInt] = Field([1])
+
+
+def test_what_an_option_may_be_is_told() -> None:
+    assert {name: allowed(field) for name, field in Bounded.model_fields.items()} == {
+        "any": "text",
+        "count": "integer >= 1",
+        "share": "number > 0 and <= 1",
+        "perhaps": "number < 2 or none",
+        "choice": "a or b",
+        "flag": "true or false",
+        "several": "list of -1 or integer > 0",
+    }
 
 
 def test_none_empties_an_option_unless_it_is_one_of_its_values() -> None:

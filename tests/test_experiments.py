@@ -2,7 +2,13 @@
 
 import importlib
 import json
+import os
+import re
+import signal
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +56,47 @@ def test_a_grid_trains_what_is_missing_and_no_more(
     for line in lines:
         assert {"commit", "date", "machine", "torch", "config", "val", "test", "seconds_per_epoch"} <= line.keys()
         assert "root" not in line["config"]
+
+
+def workers_of(pid: int) -> list[int]:
+    """The processes that `pid` has started to work for it."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            started_by = re.search(r"^PPid:\s+(\d+)$", status.read_text(), re.MULTILINE)
+            if started_by and int(started_by[1]) == pid and b"spawn_main" in (status.parent / "cmdline").read_bytes():
+                found.append(int(status.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="processes are found in /proc")
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_a_grid_that_is_stopped_leaves_no_workers_behind(tmp_path: Path, signum: signal.Signals) -> None:
+    dataset = small_graph(tmp_path / "small.npz")
+    script = f"""
+from pathlib import Path
+from experiments import grid
+from lazygnn.methods import resolve
+if __name__ == "__main__":
+    grid.RESULTS = Path({str(tmp_path)!r})
+    grid.run_grid("table", [resolve("mlp", {str(dataset)!r}, {{"epochs": 10**7}}, device="cpu")])
+"""
+    (tmp_path / "stopped.py").write_text(script)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, tmp_path / "stopped.py"], env=environment, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    # the run folder appears when training starts
+    while not list(tmp_path.glob("*/run/log.jsonl")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    workers = workers_of(process.pid)
+    assert workers
+    process.send_signal(signum)
+    assert process.wait(timeout=60) == -signum
+    while any(Path(f"/proc/{worker}").is_dir() for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_result_is_known_by_what_changes_it(grid: Any) -> None:

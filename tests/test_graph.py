@@ -14,6 +14,7 @@ from lazygnn.task import Task
 PATH = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
 FEATURES = np.arange(6.0).reshape(3, 2)
 LABELS = np.array([0, 1, 0])
+SILENCE = "to silence this, give both directions alike, or set `logging.getLogger('lazygnn').setLevel('ERROR')`"
 FIRST, SECOND = np.array([True, False, False]), np.array([False, True, False])
 
 
@@ -76,7 +77,7 @@ def test_a_directed_graph_is_made_symmetric_with_a_warning(caplog: pytest.LogCap
     with caplog.at_level(logging.WARNING):
         graph = Graph.from_edges(edges, ones(12))
     assert [record.message for record in caplog.records] == [
-        "the edges are directed: made symmetric, and of two weights the larger counts"
+        f"19 of 22 edges led one way only and were made two-way; {SILENCE}"
     ]
     torch.testing.assert_close(dense_adj(graph), dense_normalized(edges, 12), rtol=0, atol=1e-7)
     assert torch.equal(graph.adj.to_dense(), graph.adj.to_dense().T)
@@ -86,8 +87,25 @@ def test_of_two_weights_the_larger_counts(caplog: pytest.LogCaptureFixture) -> N
     edges = np.array([[0, 1, 0], [1, 0, 1]])
     with caplog.at_level(logging.WARNING):
         graph = Graph.from_edges(edges, ones(2), edge_weight=np.array([1.0, 3.0, 2.0]))
-    assert len(caplog.records) == 1
+    assert [record.message for record in caplog.records] == [
+        f"the larger of two weights counts for 1 of the edges; {SILENCE}"
+    ]
     assert graph.degree.tolist() == [4.0, 4.0]
+
+
+def test_one_way_edges_and_uneven_weights_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        Graph.from_edges(np.array([[0, 1, 1, 2], [1, 0, 2, 2]]), ones(3), edge_weight=np.array([1.0, 3.0, 1.0, 1.0]))
+    assert [record.message for record in caplog.records] == [
+        "1 of 4 edges led one way only and were made two-way, and the larger of two weights counts for 1 of the "
+        f"edges; {SILENCE}"
+    ]
+
+
+def test_the_warning_can_be_silenced_as_it_says(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, logger="lazygnn"):
+        Graph.from_edges(random_edges(0), ones(12))
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("weight", [None, np.array([2.0, 2.0, 0.5, 0.5])])
@@ -190,6 +208,17 @@ def test_a_task_can_be_given() -> None:
     assert graph.task == Task("multi-label", 1)
     assert graph.y.shape == (3, 1)
     assert Graph.from_edges(PATH, FEATURES, LABELS, task="regression").y.dtype == torch.float32
+
+
+@pytest.mark.parametrize("y", [[0.0, 1.0, 2.0], [1.0, np.nan, 0.0], [31.0, 42.0, -1.0]])
+def test_whole_numbers_as_floats_are_no_task_until_someone_says_which(y: list[float]) -> None:
+    message = (
+        rf"`y` holds whole numbers as floats, such as {y[0]}; give classes as integers, -1 for unknown, or say `task"
+    )
+    with pytest.raises(GraphError, match=message):
+        Graph.from_edges(PATH, FEATURES, np.array(y))
+    graph = Graph.from_edges(PATH, FEATURES, np.array(y), task="regression")
+    assert graph.task == Task("regression", 1)
 
 
 def test_there_may_be_more_classes_than_labels() -> None:
@@ -410,6 +439,27 @@ def test_a_column_of_labels_from_pyg_is_flattened() -> None:
     graph = Graph.from_data(pyg_data(y=torch.from_numpy(LABELS)[:, None]))
     assert graph.task.kind == "single-label"
     assert Graph.from_data(pyg_data()).y.tolist() == [-1, -1, -1]
+
+
+def test_numbers_from_pyg_are_a_regression_where_one_says_so() -> None:
+    data = pyg_data(y=torch.tensor([3.0, 1.0, 2.0]))
+    with pytest.raises(GraphError, match=r"`y` holds whole numbers as floats, such as 3\.0"):
+        Graph.from_data(data)
+    assert Graph.from_data(data, task="regression").task == Task("regression", 1)
+
+
+def test_something_else_than_pyg_data_is_named() -> None:
+    with pytest.raises(GraphError, match=r"`data` is 'cora', of type str; give a PyG `Data` object, or arrays to"):
+        Graph.from_data("cora")
+
+
+def test_a_graph_is_shown_in_one_line() -> None:
+    graph = Graph.from_edges(PATH, FEATURES, LABELS, train_mask=FIRST, name="mine")
+    assert repr(graph) == (
+        "Graph(name='mine', num_nodes=3, num_edges=2, in_channels=2, task='single-label', num_outputs=2, "
+        "splits=['train'], device='cpu')"
+    )
+    assert "device='meta'" in repr(graph.to("meta"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions, read_toml
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory, StoredHistory
 from lazygnn.methods import METHODS, Built, build, find_method, recipe, recipe_names, resolve
@@ -142,6 +142,40 @@ def test_features_are_normalised_where_asked(block_graph: Graph) -> None:
     assert plain is block_graph.x
     assert isinstance(scaled, Tensor)
     torch.testing.assert_close(scaled.abs().sum(dim=1), torch.ones(60))
+
+
+def test_values_may_be_left_out_and_a_data_set_may_be_a_path() -> None:
+    assert resolve("appnp", "cora") == resolve("appnp", "cora", {})
+    assert resolve("appnp", Path("some/cora.npz")) == resolve("appnp", "some/cora.npz", {})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["mlp"], "cora"), r"unknown method `\['mlp'\]`; choose one of: mlp"),
+        (("mlp", torch.ones(2)), r"`dataset` is of type Tensor and shape \(2,\); give a name or a path"),
+        (("mlp", "cora", ["lr=1"]), r"`values` is \['lr=1'\], of type list; give options by name, such as"),
+    ],
+)
+def test_what_cannot_be_resolved_is_named(arguments: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve(*arguments)
+
+
+def test_what_cannot_be_built_is_named(block_graph: Graph) -> None:
+    config: Any = resolve("mlp", "block")
+    with pytest.raises(GraphError, match=r"`graph` is 'cora', of type str; make a graph with `load_graph`, `Graph\."):
+        build(config, "cora")  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigError, match=r"`config` is 'mlp', of type str; make one with `resolve\(method, dataset\)`"
+    ):
+        build("mlp", block_graph)  # type: ignore[arg-type]
+
+
+def test_a_method_without_weights_is_not_trained(block_graph: Graph) -> None:
+    with pytest.raises(ConfigError, match="`label-propagation` has no weights to train; set `epochs=0`"):
+        make(block_graph, "label-propagation", epochs=3)
+    assert not list(make(block_graph, "label-propagation").model.parameters())
 
 
 def test_more_parts_in_a_batch_than_there_are_is_refused(block_graph: Graph) -> None:

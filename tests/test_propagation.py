@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lazygnn.batch import Batch
+from lazygnn.data import ClusterLoader
+from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import History, NoHistory, StoredHistory, open_history
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, diffuse
@@ -231,6 +233,35 @@ def test_evaluation_of_a_part_says_what_to_do(graph: Graph, x: Tensor) -> None:
     cut = Batch(full.x, full.y, full.weight, full.nodes, 10, [graph.adj.rows(10)])
     with pytest.raises(ValueError, match=r"use `model\.infer\(graph\)` or `Batch\.full`"):
         lazy(Drift()).eval()(x, cut)
+
+
+def test_a_part_without_a_halo_is_not_taken_for_the_whole_graph(graph: Graph, x: Tensor) -> None:
+    loader = ClusterLoader(graph, torch.tensor([0, 25, N]), 2, halo="none")
+    prop = lazy(Drift())
+    for batch in loader.sweep():
+        assert batch.adjs[0].num_rows == batch.adjs[0].num_cols
+        part = x[batch.targets]
+        assert prop.train()(part, batch).shape == part.shape
+        with pytest.raises(ValueError, match=r"use `model\.infer\(graph\)` or `Batch\.full`"):
+            prop.eval()(part, batch)
+
+
+def test_a_graph_of_another_size_is_evaluated_as_a_whole(x: Tensor) -> None:
+    other = random_graph(seed=1, num_nodes=12)
+    prop = LazyPropagation(ALPHA, history(Drift()), eval_tolerance=1e-10).eval()
+    expected = closed_form(other) @ x[:12]
+    torch.testing.assert_close(prop(x[:12], Batch.full(other, 2)), expected, rtol=0, atol=1e-8)
+
+
+def test_edges_in_the_place_of_a_batch_are_refused_with_the_way_to_make_one(graph: Graph, x: Tensor) -> None:
+    with pytest.raises(
+        GraphError, match=r"`batch` is of type Tensor and shape \(2, 7\); make a batch with `Batch\.full"
+    ):
+        lazy(Drift())(x, torch.zeros(2, 7))
+    with pytest.raises(
+        GraphError, match=r"`batch` is of type Graph; make a batch with `Batch\.full\(graph, num_layers\)`"
+    ):
+        lazy(Drift())(x, graph)
 
 
 class PeakMemory(TorchDispatchMode):

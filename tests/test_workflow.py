@@ -8,9 +8,12 @@ import torch
 
 from lazygnn import workflow
 from lazygnn.config import Config, TrainerOptions
+from lazygnn.data import load_graph
+from lazygnn.data.folder import save_folder
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, resolve
+from lazygnn.training.run import Run
 
 Arrays = dict[str, Any]
 KEYS = ["method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"]
@@ -68,7 +71,7 @@ def test_the_same_seed_gives_the_same_scores(dataset: Path, tmp_path: Path) -> N
 def test_a_graph_at_hand_is_not_loaded(tmp_path: Path, block_graph: Graph) -> None:
     result = workflow.train(configure("no-such-data-set"), tmp_path / "run", graph=block_graph, quiet=True)
     assert result["dataset"] == "no-such-data-set"
-    with pytest.raises(GraphError, match="unknown data set `no-such-data-set`"):
+    with pytest.raises(GraphError, match=r"the run's graph `no-such-data-set` is not in `.*`; say where it is with"):
         workflow.evaluate_run(tmp_path / "run", device="cpu", root=str(tmp_path))
 
 
@@ -83,10 +86,92 @@ def test_a_moved_data_set_is_found_under_another_root(dataset: Path, tmp_path: P
     dataset.rename(tmp_path / "data" / "block.npz")
     trained = workflow.train(configure("block"), tmp_path / "run", quiet=True)
     (tmp_path / "data").rename(tmp_path / "elsewhere")
-    with pytest.raises(GraphError, match="unknown data set `block`"):
+    with pytest.raises(GraphError, match=r"run's graph `block` is not in `.*/data`; say where it is with `--root`"):
         workflow.evaluate_run(tmp_path / "run", device="cpu")
     again = workflow.evaluate_run(tmp_path / "run", device="cpu", root=str(tmp_path / "elsewhere"))
     assert scores(again) == scores(trained)
+
+
+def everything_of(run: Path, root: str | None = None) -> None:
+    """All that can be done with a run later, which must find its graph."""
+    result = json.loads((run / "result.json").read_text())
+    assert scores(workflow.evaluate_run(run, device="cpu", root=root)) == scores(result)
+    assert len(workflow.predict_run(run, device="cpu", root=root)[0]) == 60
+    assert scores(workflow.resume(run, device="cpu", root=root, quiet=True)) == scores(result)
+
+
+@pytest.mark.parametrize("given", ["block.npz", "./block.npz", "folder", "../here/block.npz"])
+def test_a_run_on_a_path_is_used_from_any_folder(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    dataset.rename("block.npz")
+    save_folder(load_graph("block.npz"), "folder")
+    trained = workflow.train(configure(given), tmp_path / "run", quiet=True)
+    monkeypatch.chdir(tmp_path)
+    assert trained["dataset"] == Run.open(tmp_path / "run").config().dataset == str(tmp_path / "here" / given)
+    everything_of(tmp_path / "run")
+
+
+@pytest.mark.parametrize("where", ["root", "environment", "default"])
+def test_a_run_on_a_name_is_used_from_any_folder(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    folder = "data" if where == "default" else "kept"
+    (tmp_path / folder).mkdir()
+    dataset.rename(tmp_path / folder / "block.npz")
+    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
+    if where == "environment":
+        monkeypatch.setenv("LAZYGNN_DATA", folder)
+    config = configure("block").model_copy(update={"root": folder if where == "root" else None})
+    workflow.train(config, tmp_path / "run", quiet=True)
+    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    kept = Run.open(tmp_path / "run").config()
+    assert (kept.dataset, kept.root) == ("block", str(tmp_path / folder))
+    everything_of(tmp_path / "run")
+
+
+def test_another_root_comes_before_the_place_of_the_run(dataset: Path, tmp_path: Path, block_arrays: Arrays) -> None:
+    workflow.train(configure("block.npz"), tmp_path / "run", quiet=True)
+    (tmp_path / "other").mkdir()
+    assert workflow.predict_run(tmp_path / "run", device="cpu", root="other")[1].num_nodes == 60
+    dataset.rename(tmp_path / "other" / "block.npz")
+    with pytest.raises(GraphError, match=r"the run's graph `/.*/block.npz` is not in `/.*`; say where it is with `--r"):
+        workflow.evaluate_run(tmp_path / "run", device="cpu")
+    everything_of(tmp_path / "run", root="other")
+    np.savez(dataset, edge_index=block_arrays["edge_index"][:, :0], x=np.ones((5, 3)))
+    assert workflow.predict_run(tmp_path / "run", device="cpu", root="other")[1].num_nodes == 60
+
+
+def test_a_run_on_the_embedded_graph_needs_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_graph: Graph
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
+    asked: list[Any] = []
+
+    def load(*where: Any) -> Graph:
+        asked.append(where)
+        return block_graph
+
+    workflow.train(configure("wordnet-small"), tmp_path / "run", graph=block_graph, quiet=True)
+    monkeypatch.setattr(workflow, "load_graph", load)
+    everything_of(tmp_path / "run")
+    assert asked == [("wordnet-small", tmp_path / "data")] * 3
+
+
+def test_a_folder_of_the_same_name_nearby_is_not_taken_for_the_graph_of_a_run(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path_graph: Graph
+) -> None:
+    (tmp_path / "data").mkdir()
+    dataset.rename(tmp_path / "data" / "block.npz")
+    workflow.train(configure("block").model_copy(update={"root": "data"}), tmp_path / "run", quiet=True)
+    save_folder(path_graph, tmp_path / "nearby" / "block")
+    monkeypatch.chdir(tmp_path / "nearby")
+    everything_of(tmp_path / "run")
 
 
 def test_a_missing_split_has_no_score(tmp_path: Path, block_arrays: Arrays) -> None:
@@ -100,6 +185,8 @@ def test_a_missing_split_has_no_score(tmp_path: Path, block_arrays: Arrays) -> N
 def test_a_run_that_cannot_start_leaves_no_folder(dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"metric `r2` does not fit a single-label task"):
         workflow.train(configure(dataset, metric="r2"), tmp_path / "run", quiet=True)
+    with pytest.raises(ConfigError, match=r"`label-propagation` has no weights to train; set `epochs=0`"):
+        workflow.train(configure(dataset, "label-propagation"), tmp_path / "run", quiet=True)
     with np.load(dataset) as file:
         np.savez(dataset, edge_index=file["edge_index"], x=file["x"])
     with pytest.raises(GraphError, match=r"graph `block` has no training nodes; give it labels `y` and a `train_mask`"):

@@ -1,5 +1,12 @@
 """`python -m lazygnn`."""
 
-from lazygnn.cli import main
+import sys
 
-main()
+try:
+    from lazygnn.cli import main
+
+    main()
+except KeyboardInterrupt:
+    # while the command is still being loaded; what it does when it runs is its own matter
+    sys.stderr.write("interrupted\n")
+    sys.exit(130)

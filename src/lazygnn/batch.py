@@ -5,12 +5,14 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from lazygnn.graph import Graph
+from lazygnn.errors import ConfigError, GraphError, wrong_type
+from lazygnn.graph import Graph, check_graph
 from lazygnn.ops import Adjacency, Csr
 
 
@@ -24,6 +26,7 @@ class Batch:
     nodes: Tensor  # [V] ids in the graph
     num_targets: int
     adjs: Sequence[Adjacency]
+    whole: bool = False  # whether this is the whole graph, which no matrix of a part can tell
 
     @property
     def targets(self) -> Tensor:
@@ -49,11 +52,21 @@ class Batch:
             nodes=move(self.nodes),
             num_targets=self.num_targets,
             adjs=[moved[id(adj)] for adj in self.adjs],
+            whole=self.whole,
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Batch(num_targets={self.num_targets}, num_nodes={len(self.nodes)}, num_layers={len(self.adjs)}, "
+            f"in_channels={self.x.shape[1]}, whole={self.whole}, device={str(self.nodes.device)!r})"
         )
 
     @staticmethod
     def full(graph: Graph, num_layers: int) -> "Batch":
         """The whole graph as one batch: every node a target, the same matrix at every layer."""
+        check_graph(graph)
+        if not isinstance(num_layers, Integral) or num_layers < 0:
+            raise ConfigError(f"`num_layers` is {num_layers!r}; give the number of steps of a pass, 0 or more")
         return Batch(
             x=graph.x,
             y=graph.y,
@@ -62,6 +75,7 @@ class Batch:
             nodes=torch.arange(graph.num_nodes, device=graph.device),
             num_targets=graph.num_nodes,
             adjs=[graph.adj] * num_layers,
+            whole=True,
         )
 
 
@@ -85,6 +99,13 @@ class Loader(Protocol):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Goes on from there."""
+
+
+def check_batch(batch: object) -> None:
+    """Refuses what is no batch, with the way to make one."""
+    if not isinstance(batch, Batch):
+        remedy = "make a batch with `Batch.full(graph, num_layers)`, or call `model.infer(graph)`"
+        raise GraphError(wrong_type("batch", batch, remedy))
 
 
 def loss_weight(graph: Graph, num_batches: int = 1) -> Tensor:

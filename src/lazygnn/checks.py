@@ -144,6 +144,7 @@ def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task
         raise GraphError(
             f"`y` has shape {tuple(target.shape)}; give one label per node, [{num_nodes}] or [{num_nodes}, C]"
         )
+    guessed_number = task == "auto" and target.dim() == 1 and target.is_floating_point()
     if task == "auto":
         single = target.dim() == 1 and not target.is_floating_point()
         binary = target.dim() == 2 and bool(((target == 0) | (target == 1) | (target == -1)).all())
@@ -158,6 +159,12 @@ def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task
         return target, Task("multi-label", target.shape[1])
     if bool(target.isinf().any()):
         raise GraphError("`y` holds an infinite value; use NaN for a node without a target")
+    known = target[~target.isnan()]
+    if guessed_number and len(known) and torch.equal(known, known.round()):
+        raise GraphError(
+            f"`y` holds whole numbers as floats, such as {float(known[0])}; give classes as integers, -1 for unknown, "
+            'or say `task="regression"` to predict them as numbers'
+        )
     return target, Task("regression", target.shape[1])
 
 

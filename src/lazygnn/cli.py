@@ -11,22 +11,22 @@ from typing import Annotated, Any
 import torch
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+from rich.table import Column, Table
 
 from lazygnn import workflow
-from lazygnn.config import Options, TrainerOptions, parse_assignments, read_toml
+from lazygnn.config import Options, TrainerOptions, allowed, parse_assignments, read_toml
 from lazygnn.data.datasets import EMBEDDED
 from lazygnn.data.download import SOURCES
 from lazygnn.data.partition import PartitionMethod
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.history import HistoryFileError
-from lazygnn.methods import METHODS, find_method, recipe_names, resolve
+from lazygnn.methods import METHODS, find_method, recipe, recipe_names, resolve
 from lazygnn.training.predict import check_format, prediction_table, write_table
 from lazygnn.training.run import Run
 from lazygnn.training.saving import Interrupted
 
 app = typer.Typer(
-    help="Trains graph neural networks with long reach on large graphs, by lazy propagation.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -51,15 +51,31 @@ def main() -> None:
         sys.exit(2)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lazygnn {metadata.version('lazygnn')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Trains graph neural networks with long reach on large graphs, by lazy propagation."""
+
+
 @app.command("list")
 def list_command(
     method: Annotated[str | None, typer.Argument(help="Show the options of this method.")] = None,
+    dataset: Annotated[str, typer.Argument(help="Show its recipe for this data set.")] = "default",
 ) -> None:
     """Shows methods and data sets, a line each; with a method, its options and the data sets it has a recipe for."""
     console = Console()
     if method is not None:
         for group, options in (("training", TrainerOptions), (method, find_method(method).options)):
-            console.print(_options_table(group, options))
+            console.print(_options_table(group, options, recipe(method, dataset)))
         console.print(f"recipes for: {', '.join(recipe_names(method))}", soft_wrap=True, highlight=False)
         return
     width = max(map(len, METHODS))
@@ -201,11 +217,17 @@ def _about_twenty(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept if not log or kept[-1] is log[-1] else [*kept, log[-1]]
 
 
-def _options_table(title: str, options: type[Options]) -> Table:
-    table = Table("option", "default", "meaning", title=title)
+def _options_table(title: str, options: type[Options], tuned: dict[str, Any]) -> Table:
+    table = Table(Column("option", no_wrap=True), "default", "recipe", "allowed", "meaning", title=title)
     for name, field in options.model_fields.items():
-        table.add_row(name, "" if field.default is None else str(field.default), field.description or "")
+        cells = _value(field.default), _value(tuned.get(name)), allowed(field), field.description or ""
+        table.add_row(name, *map(escape, cells))
     return table
+
+
+def _value(value: object) -> str:
+    """A value as `--set` takes it; nothing for none."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _version(package: str) -> str:

@@ -3,11 +3,13 @@
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
 
 from lazygnn.errors import ConfigError
 
@@ -19,6 +21,7 @@ class Options(BaseModel):
 
 
 T = TypeVar("T", bound=Options)
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
 class TrainerOptions(Options):
@@ -103,6 +106,30 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"]) or model.__name__
         raise ConfigError(f"option `{name}` is {first['input']!r}: {first['msg'].lower()}") from None
+
+
+def allowed(field: FieldInfo) -> str:
+    """What an option may be: its choices, or its type and bounds."""
+    return _allowed(field.annotation, field.metadata)
+
+
+def _allowed(kind: Any, bounds: Sequence[Any]) -> str:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _allowed(parts[0], parts[1:])
+    if origin is Literal:
+        return " or ".join(map(str, parts))
+    if origin is list:
+        return f"list of {_allowed(parts[0], ())}"
+    if parts:
+        return " or ".join(_allowed(part, bounds) for part in parts)
+    if kind is NoneType:
+        return "none"
+    name = {bool: "true or false", int: "integer", float: "number", str: "text"}.get(kind, str(kind))
+    limits = [
+        f"{sign} {getattr(bound, key)}" for bound in bounds for key, sign in _SIGNS.items() if hasattr(bound, key)
+    ]
+    return f"{name} {' and '.join(limits)}" if limits else name
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

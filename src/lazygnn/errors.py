@@ -11,3 +11,13 @@ class ConfigError(ValueError):
 
 class CheckpointError(RuntimeError):
     """A run folder or checkpoint is missing, broken, or of another kind."""
+
+
+def wrong_type(name: str, value: object, remedy: str) -> str:
+    """The message for an argument of a type that cannot be right: what it is, and what to give instead."""
+    kind, text = type(value).__name__, repr(value)
+    if hasattr(value, "shape"):
+        found = f"of type {kind} and shape {tuple(value.shape)}"
+    else:
+        found = f"of type {kind}" if len(text) > 40 else f"{text}, of type {kind}"
+    return f"`{name}` is {found}; {remedy}"

@@ -21,7 +21,7 @@ from lazygnn.checks import (
     check_targets,
     check_weights,
 )
-from lazygnn.errors import GraphError
+from lazygnn.errors import GraphError, wrong_type
 from lazygnn.ops import Adjacency, Csr
 from lazygnn.task import Task
 
@@ -64,9 +64,11 @@ class Graph:
         """Builds a graph from arrays of a user's own and refuses what cannot be right.
 
         Args:
-            edges: Integers, [2, M]. A directed graph is made symmetric; of several weights the largest counts.
+            edges: Integers, [2, M]. A one-way edge is made two-way, with a warning; of several weights the largest
+                counts.
             x: Features, [N, D], dense or sparse; kept as float32, which `to(torch.float64)` widens.
-            y: Labels, [N] with -1 for unknown; [N, C] of 0 and 1 for several labels; floats for regression.
+            y: Labels, [N] with -1 for unknown; [N, C] of 0 and 1 for several labels; floats for regression, with
+                `task="regression"` where all of them are whole numbers.
             train_mask: Nodes to learn from, [N] bool; likewise `val_mask` and `test_mask`. They must not overlap.
             edge_weight: Non-negative weights, [M].
             num_classes: Number of classes, if larger than the labels show.
@@ -91,8 +93,10 @@ class Graph:
         return Graph(features, target, adj, degree, what, masks, ids, class_names, name)
 
     @staticmethod
-    def from_data(data: Any, *, name: str = "graph") -> "Graph":
+    def from_data(data: Any, *, task: str = "auto", name: str = "graph") -> "Graph":
         """Takes a PyG `Data` object (`x`, `edge_index`, `y`, the three masks, one-dimensional `edge_weight`)."""
+        if not hasattr(data, "to_dict"):
+            raise GraphError(wrong_type("data", data, "give a PyG `Data` object, or arrays to `Graph.from_edges`"))
         fields: dict[str, Any] = data.to_dict()
         for field in ("x", "edge_index"):
             if fields.get(field) is None:
@@ -107,7 +111,14 @@ class Graph:
                     f"`data.{field}` has shape {tuple(mask.shape)}; choose one split, such as `mask[:, 0]`"
                 )
         weight = fields.get("edge_weight")
-        return Graph.from_edges(fields["edge_index"], fields["x"], y, edge_weight=weight, name=name, **masks)
+        return Graph.from_edges(fields["edge_index"], fields["x"], y, edge_weight=weight, task=task, name=name, **masks)
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph(name={self.name!r}, num_nodes={self.num_nodes}, num_edges={self.num_edges}, "
+            f"in_channels={self.in_channels}, task={self.task.kind!r}, num_outputs={self.task.num_outputs}, "
+            f"splits={list(self.masks)}, device={str(self.device)!r})"
+        )
 
     @property
     def num_nodes(self) -> int:
@@ -183,6 +194,13 @@ class Graph:
         return replace(self, x=self.x / self.x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12))
 
 
+def check_graph(graph: object) -> None:
+    """Refuses what is no graph, with the ways to make one."""
+    if not isinstance(graph, Graph):
+        remedy = "make a graph with `load_graph`, `Graph.from_edges` or `Graph.from_data`"
+        raise GraphError(wrong_type("graph", graph, remedy))
+
+
 def normalized_adjacency(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Adjacency, Tensor]:
     """`D^-1/2 (A + I) D^-1/2` and the degrees; directed edges are mirrored, self-loops added where missing."""
     row, col, value = _symmetric(edges, weight, num_nodes)
@@ -198,10 +216,13 @@ def _symmetric(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Te
     given = ones if weight is None else weight.to(torch.float64)
     key, value = _largest(edges[0] * num_nodes + edges[1], given)
     row, col = key // num_nodes, key % num_nodes
-    mirrored = (col * num_nodes + row).sort().values
-    if not torch.equal(mirrored, key) or (weight is not None and not _same_both_ways(row, col, value, num_nodes)):
-        logger.warning("the edges are directed: made symmetric, and of two weights the larger counts")
-        key, value = _largest(torch.cat((key, col * num_nodes + row)), torch.cat((value, value)))
+    mirrored = col * num_nodes + row
+    back = torch.searchsorted(key, mirrored).clamp(max=len(key) - 1)
+    two_way = key[back] == mirrored
+    uneven = two_way & (value[back] != value)
+    if not bool(two_way.all()) or bool(uneven.any()):
+        _warn(int((~two_way).sum()), len(key), int(uneven.sum()) // 2)
+        key, value = _largest(torch.cat((key, mirrored)), torch.cat((value, value)))
         row, col = key // num_nodes, key % num_nodes
     missing = torch.ones(num_nodes, dtype=torch.bool)
     missing[row[row == col]] = False
@@ -217,5 +238,10 @@ def _largest(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     return unique, torch.zeros(len(unique), dtype=value.dtype).scatter_reduce_(0, inverse, value, "amax")
 
 
-def _same_both_ways(row: Tensor, col: Tensor, value: Tensor, num_nodes: int) -> bool:
-    return torch.equal(value[(col * num_nodes + row).argsort()], value)
+def _warn(one_way: int, num_edges: int, uneven: int) -> None:
+    changes = [f"{one_way:,} of {num_edges:,} edges led one way only and were made two-way"] if one_way else []
+    changes += [f"the larger of two weights counts for {uneven:,} of the edges"] if uneven else []
+    logger.warning(
+        "%s; to silence this, give both directions alike, or set `logging.getLogger('lazygnn').setLevel('ERROR')`",
+        ", and ".join(changes),
+    )

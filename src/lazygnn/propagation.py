@@ -14,7 +14,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from lazygnn import ops
-from lazygnn.batch import Batch
+from lazygnn.batch import Batch, check_batch
 from lazygnn.history import History, NoHistory, StoredHistory, pad_rows
 from lazygnn.ops import Adjacency
 from lazygnn.solve import check_alpha, solve
@@ -153,9 +153,10 @@ class LazyPropagation(Diffusion):
 
     def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
         """Propagates the batch lazily; in evaluation mode exactly, which needs the whole graph."""
+        check_batch(batch)
         if self.training:
             return _propagate(x_in, batch, self)
-        if not batch.adjs or batch.adjs[0].num_rows != batch.adjs[0].num_cols:
+        if not batch.whole or not batch.adjs:
             raise ValueError("evaluation propagates over the whole graph; use `model.infer(graph)` or `Batch.full`")
         return self.infer(x_in, batch.adjs[0])
 

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from lazygnn.config import Config
 from lazygnn.data import load_graph
-from lazygnn.data.folder import save_folder
+from lazygnn.data.datasets import EMBEDDED, data_root
+from lazygnn.data.folder import HEADER, save_folder
 from lazygnn.data.partition import PartitionMethod, default_cache, describe, partition
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
@@ -42,6 +43,7 @@ def train(
     """
     device = choose_device(config.device)
     graph = load_graph(config.dataset, config.root) if graph is None else graph
+    config = _anchored(config)
     run = Run.create(out if out is not None else _free_folder(config), config)
     try:
         trainer = _trainer(run, config, graph, device)
@@ -64,7 +66,7 @@ def resume(path: Path, *, device: str | None = None, root: str | None = None, qu
     run = Run.open(path)
     config = run.config()
     checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
-    graph = load_graph(config.dataset, root if root is not None else config.root)
+    graph = _load_again(config, root)
     trainer = _trainer(run, config, graph, choose_device(device if device is not None else config.device))
     if checkpoint is not None:
         trainer.restore(checkpoint.tensors, checkpoint.state)
@@ -114,7 +116,7 @@ def evaluate_run(path: Path, *, device: str = "auto", root: str | None = None) -
     run = Run.open(path)
     config = run.config()
     chosen = choose_device(device)
-    graph = load_graph(config.dataset, root if root is not None else config.root)
+    graph = _load_again(config, root)
     model, graph = _restore(run, config, graph, chosen)
     scores = evaluate(model, graph, config.trainer.metric)
     trained = run.result()
@@ -137,7 +139,7 @@ def predict_run(
     """
     run = Run.open(path)
     config = run.config()
-    trained_on = load_graph(config.dataset, root if root is not None else config.root)
+    trained_on = _load_again(config, root)
     graph = trained_on if graph_file is None else load_graph(graph_file, root)
     if graph.in_channels != trained_on.in_channels:
         raise GraphError(
@@ -197,6 +199,34 @@ def choose_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device `{name}` is not there: torch {torch.__version__} sees no GPU; choose auto or cpu")
     return device
+
+
+def _anchored(config: Config) -> Config:
+    """The configuration with a path or root that holds in any working directory, as a run folder keeps it."""
+    if _is_graph(Path(config.dataset)):
+        return config.model_copy(update={"dataset": str(Path(config.dataset).absolute())})
+    return config.model_copy(update={"root": str(data_root(config.root).absolute())})
+
+
+def _is_graph(path: Path) -> bool:
+    return path.suffix == ".npz" or (path / HEADER).is_file()
+
+
+def _load_again(config: Config, root: str | None) -> Graph:
+    """The graph of a run: from where it was, or from `root`, where a file is looked for by its name."""
+    path = Path(config.dataset)
+    if path.is_absolute() or path.suffix == ".npz":
+        places = [path] if root is None else [Path(root) / path.name, path]
+    else:
+        folder = data_root(config.root if root is None else root)
+        places = [folder / f"{path}.npz", folder / path]
+    found = next((place for place in places if place.exists()), None)
+    if found is None and config.dataset != EMBEDDED:
+        raise GraphError(
+            f"the run's graph `{config.dataset}` is not in `{places[0].parent}`; say where it is with `--root`"
+        )
+    # the graph inside the package and the raw files of public ones go by name
+    return load_graph(found if found is not None and _is_graph(found) else config.dataset, places[0].parent)
 
 
 def _restore(run: Run, config: Config, graph: Graph, device: torch.device) -> tuple[Model, Graph]:

@@ -122,3 +122,8 @@ def test_the_torch_tensor_is_the_same_memory() -> None:
 def test_indices_are_int32_while_they_can_count() -> None:
     assert index_dtype(2**31 - 1, 5) == torch.int32
     assert index_dtype(5, 2**31) == torch.int64
+
+
+def test_a_matrix_is_shown_in_one_line() -> None:
+    matrix = Csr.from_arrays(np.array([0, 2, 3]), np.array([0, 3, 1]), np.ones(3), 4)
+    assert repr(matrix) == "Csr(shape=(2, 4), num_values=3, dtype=float32, device='cpu')"

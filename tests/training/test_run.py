@@ -1,4 +1,6 @@
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,19 @@ def test_weights_come_back_as_they_were(run: Run) -> None:
     loaded = run.load_weights()
     assert loaded.keys() == weights.keys()
     assert all(torch.equal(loaded[name], weights[name]) for name in weights)
+
+
+def test_everyone_may_read_what_a_run_writes_as_far_as_the_umask_goes(run: Run) -> None:
+    before = os.umask(0o027)
+    try:
+        run.log(EpochReport(1, 0.5, 0.01, 0.1, None))
+        run.rewind(1)
+        run.save_weights({"a": torch.ones(2)})
+        run.save_result({"val": 0.5})
+    finally:
+        os.umask(before)
+    written = {path.name: stat.S_IMODE(path.stat().st_mode) for path in run.path.iterdir() if path.name != CONFIG}
+    assert written == dict.fromkeys((LOG, WEIGHTS, RESULT), 0o640)
 
 
 def test_the_result_is_empty_until_training_ends(run: Run) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lazygnn.batch import Batch, loss_weight
 from lazygnn.data.rows import select_rows
-from lazygnn.graph import Graph
+from lazygnn.graph import Graph, check_graph
 from lazygnn.ops import Adjacency, Csr
 
 Halo = Literal["frozen", "paper", "features", "none"]
@@ -51,6 +51,7 @@ class ClusterLoader:
         device: torch.device | str | None = None,
         keep: bool = True,
     ) -> None:
+        check_graph(graph)
         self.num_parts = len(ptr) - 1
         if not 1 <= parts_per_batch <= self.num_parts:
             raise ValueError(f"`parts_per_batch` must lie in [1, {self.num_parts}], got {parts_per_batch}")

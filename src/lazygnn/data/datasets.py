@@ -11,7 +11,7 @@ from lazygnn.data.npz import read_npz
 from lazygnn.data.ogb import read_ogb
 from lazygnn.data.planetoid import read_planetoid
 from lazygnn.data.saint import read_saint
-from lazygnn.errors import GraphError
+from lazygnn.errors import GraphError, wrong_type
 from lazygnn.graph import Graph
 
 EMBEDDED = "wordnet-small"
@@ -33,6 +33,8 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
         name: A path, or a name that `lazygnn list` shows.
         root: Folder of data files; the environment variable `LAZYGNN_DATA` by default, or else `data`.
     """
+    if not isinstance(name, str | Path):
+        raise GraphError(wrong_type("name", name, "give the name of a data set, or a path"))
     path = Path(name)
     if path.suffix == ".npz":
         if not path.is_file():

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.errors import ConfigError
-from lazygnn.graph import Graph
+from lazygnn.graph import Graph, check_graph
 from lazygnn.ops import Adjacency, row_chunks
 
 logger = logging.getLogger(__name__)
@@ -97,6 +97,7 @@ def partition(
         seed: Seed of `metis` and `random`.
         cache: Folder in which what METIS found is kept for the next time; `default_cache()` names the usual one.
     """
+    check_graph(graph)
     if method not in get_args(PartitionMethod):
         raise ConfigError(f"`partition` is `{method}`; choose one of: {', '.join(get_args(PartitionMethod))}")
     if not 1 <= num_parts <= graph.num_nodes:

@@ -11,8 +11,8 @@ import torch
 from lazygnn.batch import Loader
 from lazygnn.config import Config, TrainerOptions, check_options, read_toml, split_options
 from lazygnn.data import partition
-from lazygnn.errors import ConfigError
-from lazygnn.graph import Graph
+from lazygnn.errors import ConfigError, wrong_type
+from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import ClusterOptions, Cut, Method, MethodOptions, Place
 from lazygnn.methods.decoupled import APPNP, LAZYGNN, LAZYGNN_PAPER, MLP_ALONE
 from lazygnn.methods.layered import APPNP_GAS, GCN_FULL, GCN_GAS, GCNII_FULL, GCNII_GAS
@@ -64,7 +64,7 @@ class Built:
 
 def find_method(name: str) -> Method:
     """The method of that name."""
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         raise ConfigError(f"unknown method `{name}`; choose one of: {', '.join(METHODS)}")
     return METHODS[name]
 
@@ -86,9 +86,14 @@ def _recipes(method: str) -> dict[str, dict[str, Any]]:
         return read_toml(path)
 
 
-def resolve(method: str, dataset: str, values: Mapping[str, Any], **run: Any) -> Config:
+def resolve(method: str, dataset: str | Path, values: Mapping[str, Any] = {}, **run: Any) -> Config:
     """A complete configuration: defaults, then the recipe, then `values`; `run` holds seed, device and root."""
     options = find_method(method).options
+    if not isinstance(dataset, str | Path):
+        raise ConfigError(wrong_type("dataset", dataset, "give a name or a path, and the graph itself to `build`"))
+    if not isinstance(values, Mapping):
+        raise ConfigError(wrong_type("values", values, 'give options by name, such as `{"epochs": 100}`'))
+    dataset = str(dataset)
     merged = recipe(method, dataset) | dict(values)
     dealt = split_options(merged, {"trainer": TrainerOptions, "model": options})
     dumped = {group: part.model_dump() for group, part in dealt.items()}
@@ -112,6 +117,9 @@ def build(
         folder: For histories on disk.
         cache: Folder of partitions that earlier runs have worked out.
     """
+    if not isinstance(config, Config):
+        raise ConfigError(wrong_type("config", config, "make one with `resolve(method, dataset)`"))
+    check_graph(graph)
     method, options, place = find_method(config.method), method_options(config), Place(torch.device(device), folder)
     ptr = torch.tensor([0, graph.num_nodes])
     if isinstance(options, ClusterOptions) and options.num_parts > 1:
@@ -122,7 +130,10 @@ def build(
         graph, ptr = graph.permute(parts.order), parts.ptr
     graph = place_graph(config, graph, place.device)
     loader = method.loader(options, Cut(graph, ptr, config.seed), place)
-    return Built(build_model(config, graph, place), loader, graph)
+    model = build_model(config, graph, place)
+    if config.trainer.epochs > 0 and not list(model.parameters()):
+        raise ConfigError(f"`{config.method}` has no weights to train; set `epochs=0`")
+    return Built(model, loader, graph)
 
 
 def build_model(config: Config, graph: Graph, place: Place) -> Model:

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from lazygnn.batch import Batch
+from lazygnn.batch import Batch, check_batch
 from lazygnn.graph import Graph
 from lazygnn.history import map_files, open_history
 from lazygnn.model import Model
@@ -42,6 +42,7 @@ class Decoupled(Model):
 
     def forward(self, batch: Batch) -> Tensor:
         """Outputs of the targets, [T, C]."""
+        check_batch(batch)
         x_in = self.transform(batch.x, batch.num_targets)  # Eq. (15)
         return self._output(self.propagation(x_in, batch))
 

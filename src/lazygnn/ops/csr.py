@@ -60,6 +60,10 @@ class Csr:
     def __len__(self) -> int:
         return self.num_rows
 
+    def __repr__(self) -> str:
+        kind = str(self.value.dtype).removeprefix("torch.")
+        return f"Csr(shape={self.shape}, num_values={len(self.value)}, dtype={kind}, device={str(self.device)!r})"
+
     def to(self, target: torch.device | torch.dtype | str, *, non_blocking: bool = False) -> "Csr":
         """Moves the matrix to a device, or its values to a dtype."""
         if isinstance(target, torch.dtype):

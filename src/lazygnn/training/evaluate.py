@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from lazygnn.graph import Graph
+from lazygnn.graph import Graph, check_graph
 from lazygnn.model import Model
 from lazygnn.training.metrics import find_metric, score
 
@@ -11,6 +11,7 @@ from lazygnn.training.metrics import find_metric, score
 @torch.no_grad()
 def infer(model: Model, graph: Graph) -> Tensor:
     """Outputs of every node in evaluation mode, [N, C]."""
+    check_graph(graph)
     was_training = model.training
     model.train(False)
     _release(model, graph)
@@ -29,5 +30,6 @@ def _release(model: Model, graph: Graph) -> None:
 
 def evaluate(model: Model, graph: Graph, metric: str = "auto") -> dict[str, float]:
     """The score on every split of the graph, as fractions."""
+    check_graph(graph)
     _, function = find_metric(metric, graph.task)
     return score(function, infer(model, graph), graph.y, graph.masks)

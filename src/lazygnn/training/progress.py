@@ -24,7 +24,7 @@ class EpochProgress:
             disable=quiet or not self.console.is_terminal,
         )
         self.bar_task = self.bar.add_task(title, total=epochs, text="")
-        self.scores = ""
+        self.scores, self.scored_epoch = "", 0
 
     def __enter__(self) -> "EpochProgress":
         self.bar.start()
@@ -39,7 +39,10 @@ class EpochProgress:
         """Takes in one more epoch."""
         if report.scores is not None:
             self.scores = "  ".join(f"{split} {score:.4f}" for split, score in report.scores.items())
-        text = f"loss {report.loss:.4f}  {self.scores}"
+            self.scored_epoch = report.epoch
+        # scores of an earlier epoch say so
+        of = f" (epoch {self.scored_epoch})" if self.scores and self.scored_epoch < report.epoch else ""
+        text = f"loss {report.loss:.4f}  {self.scores}{of}"
         self.bar.update(self.bar_task, completed=report.epoch, text=text)
         line_due = report.epoch == self.epochs or report.epoch % max(self.epochs // 10, 1) == 0
         if line_due and not self.quiet and not self.console.is_terminal:

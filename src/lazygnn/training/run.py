@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from lazygnn.config import Config, check_options
@@ -81,13 +81,12 @@ class Run:
     def rewind(self, epoch: int) -> None:
         """Drops the log lines after an epoch, which a resumed run will write again."""
         kept = [json.dumps(line) + "\n" for line in self.history() if line["epoch"] <= epoch]
-        temporary = self.path / f"{LOG}.tmp"
-        temporary.write_text("".join(kept))
-        temporary.replace(self.path / LOG)
+        self._replace(LOG, "".join(kept).encode())
 
     def save_weights(self, weights: dict[str, Tensor]) -> None:
         """Writes the best weights."""
-        save_file({name: value.contiguous().cpu() for name, value in weights.items()}, self.path / WEIGHTS)
+        # `save_file` would let no one but the owner read them
+        self._replace(WEIGHTS, save({name: value.contiguous().cpu() for name, value in weights.items()}))
 
     def load_weights(self) -> dict[str, Tensor]:
         """Reads the best weights."""
@@ -105,6 +104,11 @@ class Run:
     def result(self) -> dict[str, Any]:
         """The final scores; empty before training has ended."""
         return self._read_json(RESULT) if (self.path / RESULT).is_file() else {}
+
+    def _replace(self, name: str, content: bytes) -> None:
+        temporary = self.path / f"{name}.tmp"
+        temporary.write_bytes(content)
+        temporary.replace(self.path / name)
 
     def _read_json(self, name: str) -> dict[str, Any]:
         try:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch, Loader
 from lazygnn.config import TrainerOptions
-from lazygnn.errors import CheckpointError
-from lazygnn.graph import Graph
+from lazygnn.errors import CheckpointError, ConfigError, wrong_type
+from lazygnn.graph import Graph, check_graph
 from lazygnn.history import StoredHistory, named_histories
 from lazygnn.model import Model
 from lazygnn.training.evaluate import evaluate
@@ -77,6 +77,9 @@ class Trainer:
         on_epoch: Callable[[EpochReport], None] | None = None,
         on_batch: Callable[["Trainer"], None] | None = None,
     ) -> None:
+        check_graph(graph)
+        if not isinstance(options, TrainerOptions):
+            raise ConfigError(wrong_type("options", options, "give `config.trainer`, or `TrainerOptions(...)`"))
         find_metric(options.metric, graph.task)
         # a graph without training nodes says so here, before any work is done
         assert options.epochs == 0 or graph.num_train > 0

@@ -1,0 +1,32 @@
+"""What a published number must carry."""
+
+import os
+import platform
+import subprocess
+from datetime import UTC, datetime
+from importlib import metadata
+
+import torch
+
+
+def provenance() -> dict[str, str]:
+    """Commit, date, hardware, versions."""
+    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return {
+        # a copy of the tree without its history is told its commit
+        "commit": os.environ.get("LAZYGNN_COMMIT") or git.stdout.strip() or "unknown",
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, GPU: {gpu}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": _version("torch_geometric"),
+        "triton": _version("triton"),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "none"
