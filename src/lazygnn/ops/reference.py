@@ -1,4 +1,9 @@
-"""The products of the library in plain PyTorch: the definition of correct."""
+"""The products of the library in plain PyTorch: the definition of correct.
+
+Rows of 16-bit numbers are multiplied and summed in the type of the matrix and rounded once.
+"""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -8,18 +13,42 @@ from lazygnn.ops.csr import Csr
 
 def spmm(matrix: Csr, x: Tensor) -> Tensor:
     """`matrix @ x` for a dense `x`."""
-    out: Tensor = torch.sparse.mm(matrix.tensor, x, "sum") if _rows_in_parallel(x) else torch.mm(matrix.tensor, x)
-    return out
+    matrix, wide = _same_type(matrix, x)
+    out = torch.sparse.mm(matrix.tensor, wide, "sum") if _rows_in_parallel(x) else torch.mm(matrix.tensor, wide)
+    return out.to(x.dtype)
 
 
-def step(adj: Csr, x: Tensor, source: Tensor, alpha: float) -> Tensor:
-    """`(1 - alpha) adj @ x + alpha source` on the rows of `adj`; the rows of `x` below them keep their value."""
+def step(
+    adj: Csr, x: Tensor, source: Tensor, alpha: float, *, previous: Tensor | None = None, momentum: float = 0.0
+) -> Tensor:
+    """`(1 - alpha) adj @ x + alpha source` on the rows of `adj`; the rows of `x` below them keep their value.
+
+    With the value that `x` had a step before, `momentum (x - previous)` is added: the heavy-ball method.
+    """
     rows = adj.num_rows
+    adj, wide = _same_type(adj, x)
+    source = source[:rows].to(wide.dtype)
     if _rows_in_parallel(x):
-        out = torch.sparse.mm(adj.tensor, x, "sum").mul_(1 - alpha).add_(source[:rows], alpha=alpha)
+        out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(1 - alpha).add_(source, alpha=alpha)
     else:
-        out = torch.addmm(source[:rows], adj.tensor, x, beta=alpha, alpha=1 - alpha)
+        out = torch.addmm(source, adj.tensor, wide, beta=alpha, alpha=1 - alpha)
+    if previous is not None:
+        out = out.add_(wide[:rows] - previous[:rows].to(wide.dtype), alpha=momentum)
+    out = out.to(x.dtype)
     return out if rows == len(x) else torch.cat((out, x[rows:]))
+
+
+def diffuse(adjs: Sequence[Csr], x: Tensor, source: Tensor, alpha: float, *, momentum: float = 0.0) -> Tensor:
+    """A step for each matrix; the rows that the last one reaches."""
+    previous = None
+    for adj in adjs:
+        x, previous = step(adj, x, source, alpha, previous=previous, momentum=momentum), x
+    return x[: adjs[-1].num_rows] if adjs else x
+
+
+def _same_type(matrix: Csr, x: Tensor) -> tuple[Csr, Tensor]:
+    dtype = torch.promote_types(matrix.value.dtype, x.dtype)
+    return matrix if matrix.value.dtype == dtype else matrix.to(dtype), x.to(dtype)
 
 
 def _rows_in_parallel(x: Tensor) -> bool:
