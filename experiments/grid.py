@@ -1,5 +1,6 @@
 """Runs many configurations, several at a time, and keeps every result: stopped half-way, it goes on where it was."""
 
+import gc
 import hashlib
 import json
 import os
@@ -60,10 +61,19 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _run(config: Config, threads: int) -> dict[str, Any]:
     torch.set_num_threads(threads)
+    _forget_memory()
     with tempfile.TemporaryDirectory() as folder:
         result = workflow.train(config, Path(folder) / "run", quiet=True)
     del result["run"]
     return {"key": _key(config)} | result | {"config": config.model_dump(exclude={"root"})} | provenance()
+
+
+def _forget_memory() -> None:
+    # one process runs many configurations; the peak of one must not count for the next
+    if torch.cuda.is_available():
+        gc.collect()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
 
 
 def _key(config: Config) -> str:
