@@ -12,7 +12,7 @@ import lazygnn
 SOURCE = Path(lazygnn.__file__).parent
 HEAVY = ("matplotlib", "torch_geometric", "torchmetrics", "ogb", "pymetis", "triton", "scipy", "pyarrow", "pandas")
 
-GROUND = {"errors", "ops", "config", "task", "checks", "warmstart", "solve"}
+GROUND = {"errors", "ops", "config", "task", "checks", "warmstart", "solve", "response"}
 GRAPHS = GROUND | {"graph", "batch", "model", "history"}
 # from the bottom to the top: a part may import what stands here, and itself
 MAY_IMPORT: dict[str, set[str]] = {
@@ -22,6 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "warmstart": set(),
     "config": {"errors"},
     "solve": {"ops"},
+    "response": {"ops", "solve"},
     "checks": {"errors", "ops", "task"},
     "graph": GROUND,
     "batch": GROUND | {"graph"},

@@ -13,6 +13,7 @@ from lazygnn.graph import Graph
 from lazygnn.history import NoHistory, StoredHistory
 from lazygnn.methods import METHODS, Built, build, find_method, recipe, recipe_names, resolve
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
+from lazygnn.response import fit_response
 from lazygnn.warmstart import Drift, Mix
 
 RECIPES = sorted(str(file.name) for file in (resources.files("lazygnn") / "recipes").iterdir())
@@ -182,3 +183,11 @@ def test_more_parts_in_a_batch_than_there_are_is_refused(block_graph: Graph) -> 
     config = resolve("lazygnn", "some", {"num_parts": 4, "parts_per_batch": 9})
     with pytest.raises(ConfigError, match="`parts_per_batch` is 9, `num_parts` 4"):
         build(config, block_graph)
+
+
+def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> None:
+    assert lazy_part(make(block_graph, "lazygnn")).response is None
+    fitted = lazy_part(make(block_graph, "lazygnn", response="fitted", num_layers=3, level=0.9))
+    assert fitted.response == fit_response(block_graph.adj, 0.1, 3, level=0.9)
+    with pytest.raises(ConfigError, match="`response=fitted` looks at changes of the input, which `start=drift` keeps"):
+        make(block_graph, "lazygnn", response="fitted", start="mix")

@@ -13,7 +13,7 @@ from lazygnn.batch import Batch
 from lazygnn.data import ClusterLoader
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
-from lazygnn.history import History, NoHistory, StoredHistory, open_history
+from lazygnn.history import History, NoHistory, Start, StoredHistory, open_history
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, diffuse
 from lazygnn.warmstart import Drift, Mix, WarmStart
 
@@ -197,7 +197,7 @@ def test_permuting_the_nodes_permutes_the_result(x: Tensor, grad: Tensor) -> Non
 
 def test_evaluation_reads_no_history_and_solves_for_the_fixed_point(graph: Graph, x: Tensor) -> None:
     class Poisoned(NoHistory):
-        def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:
+        def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:
             raise AssertionError("evaluation looked into a history")
 
     poisoned: History = Poisoned()

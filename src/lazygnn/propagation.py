@@ -5,7 +5,8 @@ iteration run on the gradient, Eqs. (11)-(12), so no intermediate value is ever 
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from lazygnn import ops
 from lazygnn.batch import Batch, check_batch
 from lazygnn.history import History, NoHistory, StoredHistory, pad_rows
 from lazygnn.ops import Adjacency
+from lazygnn.response import Response
 from lazygnn.solve import check_alpha, solve
 
 # device memory that inference may take for what it propagates
@@ -97,6 +99,7 @@ class ExactPropagation(Diffusion):
         super().__init__(alpha, eval_layers=num_layers, eval_tolerance=0.0)
         self.features: History = NoHistory()
         self.gradients: History = NoHistory()
+        self.response: Response | None = None
 
     def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
         """Propagates over a full batch."""
@@ -115,6 +118,8 @@ class LazyPropagation(Diffusion):
         alpha: Weight of `x_in` in every step, in (0, 1].
         features: History of what the forward pass has propagated; its warm start holds `beta`.
         gradients: The same for the backward pass and `gamma`; `None` keeps nothing and starts from the fresh gradient.
+        response: How a pass answers a change of its input, forward and backward; `None` takes plain steps. Anything
+            else needs a feature history that keeps inputs.
         eval_layers: Exact steps in inference; `None` solves for the fixed point.
         eval_tolerance: Tolerance of that fixed point, relative to its input.
     """
@@ -125,12 +130,17 @@ class LazyPropagation(Diffusion):
         features: History,
         gradients: History | None = None,
         *,
+        response: Response | None = None,
         eval_layers: int | None = None,
         eval_tolerance: float = 1e-4,
     ) -> None:
         super().__init__(alpha, eval_layers=eval_layers, eval_tolerance=eval_tolerance)
         self.features = features
         self.gradients: History = NoHistory() if gradients is None else gradients
+        self.response = response
+        for history in (self.features, self.gradients):
+            if response is not None and isinstance(history, StoredHistory) and history.inputs is None:
+                raise ValueError(f"a response to changes needs a history that keeps inputs; {history.warm} keeps none")
 
     def fill(self, x_in: Tensor, batch: Batch) -> None:
         """Stores the targets' input as their first solution, so that no halo row is ever empty."""
@@ -184,9 +194,7 @@ def _propagate(x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagat
 class _Propagate(Function):
     @staticmethod
     def forward(ctx: Any, x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:
-        x = prop.features.start(batch.nodes, batch.num_targets, x_in)  # Eq. (16): pull and warm-start
-        x = diffuse(batch.adjs, x, x_in, prop.alpha)  # Eq. (17)
-        prop.features.push(batch.targets, x, x_in)  # Eq. (18)
+        x = _pass(x_in, batch, prop, prop.features)  # Eqs. (16)-(18)
         ctx.batch, ctx.prop, ctx.num_fresh = batch, prop, len(x_in)
         return x[: batch.num_targets]
 
@@ -195,7 +203,24 @@ class _Propagate(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         batch, prop = ctx.batch, ctx.prop
         grad = pad_rows(grad.contiguous(), ctx.num_fresh)  # the halo has no loss
-        g = prop.gradients.start(batch.nodes, batch.num_targets, grad)  # Eq. (19)
-        g = diffuse(batch.adjs, g, grad, prop.alpha)  # Eq. (20)
-        prop.gradients.push(batch.targets, g, grad)  # Eq. (21)
+        g = _pass(grad, batch, prop, prop.gradients)  # Eqs. (19)-(21)
         return pad_rows(g[: batch.num_targets], ctx.num_fresh), None, None
+
+
+def _pass(fresh: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation, history: History) -> Tensor:
+    response = Response.plain(len(batch.adjs)) if prop.response is None else prop.response
+    if len(response.sources) != len(batch.adjs):
+        steps = len(response.sources)
+        raise ValueError(f"batch has {len(batch.adjs)} layers, the response is for {steps}; build it for as many")
+    x, then = history.start(batch.nodes, batch.num_targets, fresh, response.start)  # pull and warm-start
+    sources = repeat(fresh, len(batch.adjs)) if response.is_plain else _sources(fresh, then, response)
+    # held by `sources` where it is needed
+    del then
+    x = ops.diffuse(batch.adjs, x, sources, prop.alpha)
+    history.push(batch.targets, x, fresh)
+    return x
+
+
+def _sources(fresh: Tensor, then: Tensor | None, response: Response) -> Iterator[Tensor]:
+    for weight in response.sources:
+        yield weight * fresh if then is None else torch.lerp(then, fresh, weight)

@@ -19,8 +19,11 @@ class WarmStart(ABC):
         """Whether the fresh value of the last visit must be stored too."""
 
     @abstractmethod
-    def targets(self, fresh: Tensor, stored: Tensor, fresh_then: Tensor | None) -> Tensor:
-        """Start value of rows this batch is about; `fresh_then` is their fresh value at the last visit."""
+    def targets(self, fresh: Tensor, stored: Tensor, fresh_then: Tensor | None, change: float = 1.0) -> Tensor:
+        """Start value of rows this batch is about; `fresh_then` is their fresh value at the last visit.
+
+        `change` is the weight of the difference of the two, for a warm start that looks at it.
+        """
 
     @abstractmethod
     def halo(self, fresh: Tensor, stored: Tensor) -> Tensor:
@@ -45,7 +48,13 @@ class Mix(WarmStart):
         """The mix needs no more than the stored rows."""
         return False
 
-    def targets(self, fresh: Tensor, stored: Tensor, fresh_then: Tensor | None) -> Tensor:  # noqa: ARG002
+    def targets(
+        self,
+        fresh: Tensor,
+        stored: Tensor,
+        fresh_then: Tensor | None,  # noqa: ARG002
+        change: float = 1.0,  # noqa: ARG002
+    ) -> Tensor:
         """The mix."""
         return torch.lerp(stored, fresh, self.weight)
 
@@ -72,11 +81,11 @@ class Drift(WarmStart):
         """The drift is a difference, so the last input is kept."""
         return True
 
-    def targets(self, fresh: Tensor, stored: Tensor, fresh_then: Tensor | None) -> Tensor:
+    def targets(self, fresh: Tensor, stored: Tensor, fresh_then: Tensor | None, change: float = 1.0) -> Tensor:
         """Moves the stored rows by what their input has changed."""
         if fresh_then is None:
             raise ValueError("`Drift` needs the inputs of the last visit; open its history with `start=Drift(...)`")
-        return torch.lerp(stored + (fresh - fresh_then), fresh, self.mix)
+        return torch.lerp(torch.add(stored, fresh - fresh_then, alpha=change), fresh, self.mix)
 
     def halo(self, fresh: Tensor, stored: Tensor) -> Tensor:
         """The mix alone."""

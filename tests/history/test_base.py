@@ -58,19 +58,19 @@ def test_a_write_takes_a_copy_that_knows_no_gradient(opened: OpenHistory) -> Non
 def test_a_row_never_written_is_a_cold_start(opened: OpenHistory) -> None:
     history = opened(4, 1, Mix(0.5))
     history.push(torch.tensor([1]), rows(10.0), rows(0.0))
-    close(history.start(torch.tensor([0, 1, 2]), 3, rows(2.0, 4.0, 6.0)), rows(2.0, 7.0, 6.0))
+    close(history.start(torch.tensor([0, 1, 2]), 3, rows(2.0, 4.0, 6.0)).x, rows(2.0, 7.0, 6.0))
 
 
 def test_rows_without_a_fresh_value_stand_at_what_is_stored(opened: OpenHistory) -> None:
     history = opened(3, 1, Mix(0.5))
     history.push(torch.arange(3), rows(1.0, 2.0, 3.0), rows(0.0, 0.0, 0.0))
-    close(history.start(torch.tensor([2, 0, 1]), 1, rows(5.0)), rows(4.0, 1.0, 2.0))
+    close(history.start(torch.tensor([2, 0, 1]), 1, rows(5.0)).x, rows(4.0, 1.0, 2.0))
 
 
 def test_halo_rows_with_a_fresh_value_do_not_drift(opened: OpenHistory) -> None:
     history = opened(2, 1, Drift())
     history.push(torch.arange(2), rows(1.0, 2.0), rows(10.0, 20.0))
-    close(history.start(torch.tensor([0, 1]), 1, rows(11.0, 50.0)), rows(2.0, 2.0))
+    close(history.start(torch.tensor([0, 1]), 1, rows(11.0, 50.0)).x, rows(2.0, 2.0))
 
 
 def test_only_targets_are_written(opened: OpenHistory) -> None:
@@ -102,7 +102,7 @@ def test_rows_come_in_the_compute_type(opened: OpenHistory) -> None:
     history = opened(4, 2, Drift(), compute_dtype=torch.float64)
     ones = torch.ones(4, 2, dtype=torch.float64)
     history.push(torch.arange(4), ones, ones)
-    assert history.start(torch.arange(4), 4, ones).dtype == torch.float64
+    assert history.start(torch.arange(4), 4, ones).x.dtype == torch.float64
 
 
 def test_a_restored_history_goes_on_bit_for_bit(opened: OpenHistory) -> None:
@@ -112,7 +112,7 @@ def test_a_restored_history_goes_on_bit_for_bit(opened: OpenHistory) -> None:
     def run(history: StoredHistory, part: list[tuple[Tensor, Tensor]]) -> Tensor:
         starts = []
         for nodes, fresh in part:
-            starts.append(history.start(nodes, 4, fresh[:4]))
+            starts.append(history.start(nodes, 4, fresh[:4]).x)
             history.push(nodes[:4], 2 * starts[-1] + fresh, fresh)
         return torch.stack(starts)
 
@@ -137,7 +137,7 @@ def test_a_prefetch_changes_nothing(opened: OpenHistory) -> None:
     for nodes, soon in zip(batches, batches[1:] + batches[:1], strict=True):
         ahead.prefetch(soon, 8)
         fresh = torch.randn(8, 3, generator=generator)
-        starts = [history.start(nodes, 8, fresh) for history in (plain, ahead)]
+        starts = [history.start(nodes, 8, fresh).x for history in (plain, ahead)]
         assert torch.equal(*starts)
         for history in (plain, ahead):
             history.push(nodes[:8], starts[0] + 1, fresh)
@@ -148,8 +148,8 @@ def test_no_history_gives_the_fresh_value_back() -> None:
     fresh = rows(1.0, 2.0)
     history.prefetch(torch.arange(2), 2)
     history.push(torch.arange(2), fresh, fresh)
-    assert history.start(torch.arange(2), 2, fresh) is fresh
-    assert history.start(torch.arange(3), 2, fresh)[:, 0].tolist() == [1.0, 2.0, 0.0]
+    assert history.start(torch.arange(2), 2, fresh).x is fresh
+    assert history.start(torch.arange(3), 2, fresh).x[:, 0].tolist() == [1.0, 2.0, 0.0]
     assert history.num_bytes == 0
 
 

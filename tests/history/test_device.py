@@ -36,7 +36,7 @@ def test_a_step_does_not_wait_for_the_device(tier: Literal["device", "host"]) ->
     try:
         for _ in range(4):
             history.prefetch(nodes, 200)
-            start = history.start(nodes, 200, fresh)
+            start = history.start(nodes, 200, fresh).x
             history.push(nodes[:200], start, fresh)
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -31,7 +31,7 @@ def test_tiers_agree_bit_for_bit(open_tier: OpenHistory, mix: float) -> None:
         nodes = torch.randperm(50, generator=generator)[:30]
         num_targets = int(torch.randint(1, 20, (), generator=generator))
         fresh = torch.randn(25, 5, generator=generator)
-        starts = [history.start(nodes, num_targets, fresh) for history in histories]
+        starts = [history.start(nodes, num_targets, fresh).x for history in histories]
         assert all(torch.equal(start, starts[0]) for start in starts)
         for history in histories:
             history.push(nodes[:num_targets], torch.sin(starts[0]), fresh)
@@ -73,10 +73,10 @@ def test_completeness_is_not_asked_for_before_it_is_possible(monkeypatch: pytest
 def test_a_filled_history_can_be_marked_complete() -> None:
     history = open_history(3, 1, Mix(0.0))
     push_ones(history, 0)
-    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).item() == 7
+    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).x.item() == 7
     history.mark_complete()
     assert is_complete(history)
-    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).item() == 0
+    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).x.item() == 0
 
 
 def test_a_restored_history_completes_as_the_first_would_have() -> None:

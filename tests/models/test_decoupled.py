@@ -5,7 +5,7 @@ from torch import Tensor
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
-from lazygnn.history import History, StoredHistory
+from lazygnn.history import History, Start, StoredHistory
 from lazygnn.models import MLP, Decoupled, blocks
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.models.layers import Linear, NormKind
@@ -18,7 +18,7 @@ from lazygnn.warmstart import Mix
 class Untouchable(History):
     """A history that no one may use."""
 
-    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:
+    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:
         raise AssertionError("a history was read")
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:

@@ -85,15 +85,15 @@ def test_diffusion_is_the_steps_and_gives_the_rows_reached(reach: list[int]) -> 
     adjs, expected = [a.rows(stop) for stop in reach], x
     for adj in adjs:
         expected = step(adj, expected, source, 0.2)
-    assert torch.equal(diffuse(adjs, x, source, 0.2), expected[: reach[-1]] if reach else x)
+    assert torch.equal(diffuse(adjs, x, [source] * len(adjs), 0.2), expected[: reach[-1]] if reach else x)
 
 
 def test_the_first_step_of_a_diffusion_has_no_momentum() -> None:
     a, x, source = matrix(6, 6), rows(6, 3, 1), rows(6, 3, 2)
     one = step(a, x, source, 0.2)
-    assert torch.equal(diffuse([a], x, source, 0.2, momentum=0.3), one)
+    assert torch.equal(diffuse([a], x, [source], 0.2, momentum=0.3), one)
     two = step(a, one, source, 0.2, previous=x, momentum=0.3)
-    assert torch.equal(diffuse([a] * 2, x, source, 0.2, momentum=0.3), two)
+    assert torch.equal(diffuse([a] * 2, x, [source] * 2, 0.2, momentum=0.3), two)
 
 
 def test_gradient_of_the_sparse_first_layer() -> None:

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import nn
 
-from lazygnn.history.base import History, NoHistory, Store, pad_rows
+from lazygnn.history.base import History, NoHistory, Start, Store, pad_rows
 from lazygnn.history.codec import Codec, Layout, Parts
 from lazygnn.history.device import DeviceStore
 from lazygnn.history.disk import HistoryFileError, map_files
@@ -21,6 +21,7 @@ __all__ = [
     "History",
     "HistoryFileError",
     "NoHistory",
+    "Start",
     "Store",
     "StoredHistory",
     "Tier",

@@ -6,6 +6,7 @@ moving a model must not move its histories, and nothing is broadcast.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -69,6 +70,13 @@ class Store(ABC):
             part.index_copy_(0, rows, parts[name])
 
 
+class Start(NamedTuple):
+    """Where a pass starts, and what its answer to a change of the input is measured from."""
+
+    x: Tensor  # [V, C]
+    then: Tensor | None  # [F, C], the input that the start belongs to; None stands for zero
+
+
 class History(ABC):
     """Gives a pass its start value and takes its result."""
 
@@ -77,8 +85,11 @@ class History(ABC):
         """Says that `start` is called soon with these very `nodes`; changes nothing but the time that takes."""
 
     @abstractmethod
-    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:
-        """Start value of all `nodes`, [V, C]; `fresh` covers the first of them, the targets at least."""
+    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:
+        """Start value of all `nodes`; `fresh` covers the first of them, the targets at least.
+
+        `change` is the weight with which what is new in `fresh` enters.
+        """
 
     @abstractmethod
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
@@ -96,9 +107,9 @@ class NoHistory(History):
     def prefetch(self, nodes: Tensor, num_targets: int) -> None:
         """Has nothing to fetch."""
 
-    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:  # noqa: ARG002
-        """The fresh rows, then zeros."""
-        return pad_rows(fresh, len(nodes))
+    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:  # noqa: ARG002
+        """The fresh rows, all of which is new, then zeros."""
+        return Start(pad_rows(fresh if change == 1 else change * fresh, len(nodes)), None)
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
         """Forgets."""

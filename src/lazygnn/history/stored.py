@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from lazygnn.history.base import History, Store, check_state
+from lazygnn.history.base import History, Start, Store, check_state
 from lazygnn.warmstart import WarmStart
 
 
@@ -47,23 +47,25 @@ class StoredHistory(History):
         if self.inputs is not None:
             self.inputs.prefetch(nodes[:num_targets])
 
-    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor) -> Tensor:
+    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:
         """Warm-starts the rows that `fresh` covers; the rest stand at their stored value."""
         stored = self.values.read(nodes)
         then = None if self.inputs is None else self.inputs.read(nodes[:num_targets])
         known = None if self._complete else self._known(nodes[: len(fresh)])
         if self.measure and then is not None:
             self._measure(fresh[:num_targets], then, known)
-        warm = self.warm.targets(fresh[:num_targets], stored[:num_targets], then)
+        warm = self.warm.targets(fresh[:num_targets], stored[:num_targets], then, change)
         if len(fresh) > num_targets:
             warm = torch.cat((warm, self.warm.halo(fresh[num_targets:], stored[num_targets : len(fresh)])))
+            then = None if then is None else torch.cat((then, fresh[num_targets:]))
         if known is not None:
             warm = torch.where(known, warm, fresh)
+            then = None if then is None else torch.where(known, then, fresh)
         if len(fresh) == len(nodes):
-            return warm
+            return Start(warm, then)
         # a read gives a copy, so the halo below can stay where it is
         stored[: len(fresh)] = warm
-        return stored
+        return Start(stored, then)
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
         """Stores result and input of a pass and notes when."""

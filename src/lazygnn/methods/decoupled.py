@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from lazygnn.batch import Loader
+from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, NoHistory
 from lazygnn.methods.base import ClusterOptions, Cut, HistoryOptions, Method, MethodOptions, Place, make_loader
@@ -13,6 +14,7 @@ from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.layers import Linear
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, Propagation
+from lazygnn.response import fit_response
 from lazygnn.warmstart import Drift, Mix, WarmStart
 
 
@@ -42,6 +44,8 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     start: Literal["drift", "mix"] = Field("drift", description="warm start; mix is the paper's")
     beta: float = Field(0.1, ge=0, le=1, description="weight of fresh features in the start value")
     gamma: float = Field(1.0, ge=0, le=1, description="weight of fresh gradients; 1 keeps no gradient history")
+    response: Literal["plain", "fitted"] = Field("plain", description="answer to a change of the input; needs drift")
+    level: float = Field(0.8, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
     eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
     eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference keeps a row per node")
@@ -92,10 +96,14 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
         start: WarmStart = Drift(weight) if options.start == "drift" else Mix(weight)
         return options.open(graph, channels_of(options, graph), start, place, name)
 
+    if options.response == "fitted" and options.start != "drift":
+        raise ConfigError("`response=fitted` looks at changes of the input, which `start=drift` keeps; set that too")
+    fitted = place.training and options.response == "fitted"
     propagation = LazyPropagation(
         options.alpha,
         history("features", options.beta),
         NoHistory() if options.gamma == 1 else history("gradients", options.gamma),
+        response=fit_response(graph.adj, options.alpha, options.num_layers, level=options.level) if fitted else None,
         eval_layers=options.eval_layers,
         eval_tolerance=options.eval_tolerance,
     )

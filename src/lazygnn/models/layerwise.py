@@ -34,7 +34,7 @@ class LayerMemory(nn.Module):
         """What the next layer sees: the targets as they are, the halo as remembered, [T, C] -> [V, C]."""
         if self.training and self.histories:
             history = self.histories[index]
-            complete = history.start(batch.nodes, batch.num_targets, x)
+            complete = history.start(batch.nodes, batch.num_targets, x).x
             history.push(batch.targets, x.detach(), x.detach())
             return complete
         if len(x) != batch.adjs[index + 1].num_cols:

@@ -1,12 +1,12 @@
 """The one place that multiplies: sparse times dense, propagation steps, aggregation.
 
-With the environment variable `LAZYGNN_KERNELS=auto`, products on an accelerator run as fused Triton kernels, all others
-in plain PyTorch. The default is `reference`, plain PyTorch everywhere, until the kernels have been measured on hardware.
+With the environment variable `LAZYGNN_KERNELS=auto`, products on an accelerator run as fused Triton kernels. The
+default is `reference`, plain PyTorch everywhere, until the kernels have been measured on hardware.
 """
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -55,11 +55,13 @@ def step(
     return out
 
 
-def diffuse(adjs: Sequence[Csr], x: Tensor, source: Tensor, alpha: float, *, momentum: float = 0.0) -> Tensor:
-    """A step for each matrix; the rows that the last one reaches, or `x` where there is none."""
+def diffuse(
+    adjs: Sequence[Csr], x: Tensor, sources: Iterable[Tensor], alpha: float, *, momentum: float = 0.0
+) -> Tensor:
+    """A step for each matrix and its source; the rows that the last one reaches, or `x` where there is none."""
     if not adjs:
         return x
-    out: Tensor = _kernels(adjs[0], x, source).diffuse(adjs, x, source, alpha, momentum=momentum)
+    out: Tensor = _kernels(adjs[0], x).diffuse(adjs, x, sources, alpha, momentum=momentum)
     return out
 
 

@@ -5,7 +5,7 @@ rows first, so a chain of steps pads once. The tile is measured at the first pro
 while a CUDA graph is captured, and Triton keeps it on disk: a run that goes on on the same machine goes on alike.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,8 +45,10 @@ def step(
     return out
 
 
-def diffuse(adjs: Sequence[Csr], x: Tensor, source: Tensor, alpha: float, *, momentum: float = 0.0) -> Tensor:
-    """A step for each matrix; the rows that the last one reaches.
+def diffuse(
+    adjs: Sequence[Csr], x: Tensor, sources: Iterable[Tensor], alpha: float, *, momentum: float = 0.0
+) -> Tensor:
+    """A step for each matrix and its source; the rows that the last one reaches.
 
     Where all matrices reach the same rows, the rows below are read where they lie and never copied.
     """
@@ -54,15 +56,16 @@ def diffuse(adjs: Sequence[Csr], x: Tensor, source: Tensor, alpha: float, *, mom
         return x
     rows, previous = adjs[-1].num_rows, None
     if any(adj.num_rows != rows for adj in adjs):
-        for adj in adjs:
+        for adj, source in zip(adjs, sources, strict=True):
             x, previous = step(adj, x, source, alpha, previous=previous, momentum=momentum), x
         return x[:rows]
     x, halo = _aligned(x), None
     below = x[rows:] if rows < len(x) else None
-    for adj in adjs:
+    for adj, source in zip(adjs, sources, strict=True):
         out = _empty(rows, x)
         _multiply(adj, x, out, source, alpha, halo=halo, previous=previous, momentum=momentum)
-        x, previous, halo = out, x, below
+        # what is not needed must not be held
+        x, previous, halo = out, x if momentum else None, below
     return x
 
 

@@ -3,7 +3,7 @@
 Rows of 16-bit numbers are multiplied and summed in the type of the matrix and rounded once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -38,11 +38,14 @@ def step(
     return out if rows == len(x) else torch.cat((out, x[rows:]))
 
 
-def diffuse(adjs: Sequence[Csr], x: Tensor, source: Tensor, alpha: float, *, momentum: float = 0.0) -> Tensor:
-    """A step for each matrix; the rows that the last one reaches."""
+def diffuse(
+    adjs: Sequence[Csr], x: Tensor, sources: Iterable[Tensor], alpha: float, *, momentum: float = 0.0
+) -> Tensor:
+    """A step for each matrix and its source; the rows that the last one reaches."""
     previous = None
-    for adj in adjs:
-        x, previous = step(adj, x, source, alpha, previous=previous, momentum=momentum), x
+    for adj, source in zip(adjs, sources, strict=True):
+        # what is not needed must not be held
+        x, previous = step(adj, x, source, alpha, previous=previous, momentum=momentum), x if momentum else None
     return x[: adjs[-1].num_rows] if adjs else x
 
 

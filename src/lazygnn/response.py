@@ -1,0 +1,93 @@
+"""How a pass answers a change of its input: with the plain steps, or with steps fitted to the graph.
+
+A pass of `L` products turns a change `D` of the input into `P(A) D` with a polynomial `P` of degree `L`; the exact
+solution turns it into `h(A) D`, `h(z) = alpha / (1 - (1 - alpha) z)`. Plain steps give `P` away: they follow the change
+faithfully where it is smooth over the graph and let too much of it through where it is not, and what dropout adds anew
+in every pass is not smooth. The fitted response is the polynomial nearest to `h` on random inputs of the graph at hand.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+
+from lazygnn.ops import Adjacency, spmm
+from lazygnn.solve import check_alpha, solve
+
+PROBES = 8
+# decimals that are kept, so that a device does not change what a run does
+_DECIMALS = 4
+
+
+@dataclass(frozen=True)
+class Response:
+    """Weights of a change of the input: in the start value, and in the source of every step.
+
+    With `D = x_in - x_in_then`, a pass is `x <- stored + start D`, then `x <- (1 - alpha) A x + alpha (x_in_then +
+    sources[l] D)`. An input that does not change is answered alike by all of them, so the fixed point stays what it is.
+    """
+
+    start: float
+    sources: tuple[float, ...]
+
+    @staticmethod
+    def plain(num_layers: int) -> "Response":
+        """The change as a whole, everywhere: plain steps with the fresh input."""
+        return Response(1.0, (1.0,) * num_layers)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every weight is one."""
+        return self == Response.plain(len(self.sources))
+
+    def polynomial(self, alpha: float) -> list[float]:
+        """The coefficients of `P`, constant term first."""
+        keep, last = 1 - alpha, len(self.sources)
+        steps = [alpha * weight * keep ** (last - 1 - step) for step, weight in enumerate(self.sources)]
+        return [*reversed(steps), self.start * keep**last]
+
+
+@torch.no_grad()
+def fit_response(adj: Adjacency, alpha: float, num_layers: int, *, level: float = 0.8, seed: int = 0) -> Response:
+    """The response whose `P` is nearest to `h` in least squares over random inputs, with `P(1) = level`.
+
+    The exact solution follows the smoothest change as a whole, `h(1) = 1`. To ask for less at this one point lets `P`
+    come closer everywhere else; what is missed there arrives over the passes that follow.
+
+    Args:
+        adj: Normalised and symmetric.
+        alpha: Weight of the input in a step.
+        num_layers: Products of a pass.
+        level: `P(1)`, in (0, 1].
+        seed: Of the random inputs.
+    """
+    check_alpha(alpha)
+    if not 0 < level <= 1:
+        raise ValueError(f"`level` must lie in (0, 1], got {level}")
+    if num_layers < 1:
+        raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
+    if alpha == 1:
+        return Response.plain(num_layers)
+    generator = torch.Generator().manual_seed(seed)
+    probe = torch.randn(adj.num_cols, PROBES, generator=generator).to(adj.device, adj.value.dtype)
+    powers = [probe]
+    for _ in range(num_layers):
+        powers.append(spmm(adj, powers[-1]))
+    wanted = solve(adj, probe, alpha, tolerance=1e-4).x - level * probe
+    # P = level + (A - I) (b_0 + b_1 A + ...), so that P(1) = level whatever the b are
+    basis = torch.stack([(after - before).flatten() for before, after in pairwise(powers)], dim=1)
+    gram, target = (basis.T @ basis).double().cpu(), (basis.T @ wanted.flatten()).double().cpu()
+    b = torch.linalg.lstsq(gram, target.unsqueeze(1)).solution.flatten().tolist()
+    coefficients = [level, *[0.0] * num_layers]
+    for power, weight in enumerate(b):
+        coefficients[power] -= weight
+        coefficients[power + 1] += weight
+    return _from_polynomial(coefficients, alpha)
+
+
+def _from_polynomial(coefficients: list[float], alpha: float) -> Response:
+    keep, last = 1 - alpha, len(coefficients) - 1
+    sources = [coefficients[power] / (alpha * keep**power) for power in range(last - 1, -1, -1)]
+    return Response(
+        round(coefficients[last] / keep**last, _DECIMALS), tuple(round(weight, _DECIMALS) for weight in sources)
+    )

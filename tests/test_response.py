@@ -1,0 +1,148 @@
+"""How a pass answers a change of its input: fitted steps against dense polynomials and the exact solution."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.batch import Batch
+from lazygnn.data import ClusterLoader
+from lazygnn.graph import Graph
+from lazygnn.history import open_history
+from lazygnn.propagation import LazyPropagation
+from lazygnn.response import Response, fit_response
+from lazygnn.warmstart import Drift, Mix
+
+ALPHA = 0.1
+N, C = 40, 3
+
+
+@pytest.fixture
+def graph() -> Graph:
+    rng = np.random.default_rng(0)
+    made = Graph.from_edges(
+        rng.integers(0, N, (2, 90)), np.ones((N, 2)), rng.integers(0, 2, N), train_mask=np.ones(N, bool)
+    )
+    return Graph(made.x, made.y, made.adj.to(torch.float64), made.degree, made.task, made.masks)
+
+
+def rows(seed: int, num_rows: int = N) -> Tensor:
+    return torch.randn(num_rows, C, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def lazy(response: Response | None, mix: float = 0.0) -> LazyPropagation:
+    features = open_history(N, C, Drift(mix), dtype=torch.float64, compute_dtype=torch.float64)
+    return LazyPropagation(ALPHA, features, response=response)
+
+
+def polynomial(coefficients: list[float], adj: Tensor, x: Tensor) -> Tensor:
+    out, power = torch.zeros_like(x), x
+    for coefficient in coefficients:
+        out, power = out + coefficient * power, adj @ power
+    return out
+
+
+def solution(graph: Graph, x: Tensor) -> Tensor:
+    system = torch.eye(N, dtype=x.dtype) - (1 - ALPHA) * graph.adj.to_dense()
+    solved: Tensor = torch.linalg.solve(system, ALPHA * x)
+    return solved
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 4])
+def test_the_plain_response_is_that_of_plain_steps(graph: Graph, num_layers: int) -> None:
+    plain, x = Response.plain(num_layers), rows(0)
+    expected = x
+    for _ in range(num_layers):
+        expected = (1 - ALPHA) * graph.adj.to_dense() @ expected + ALPHA * x
+    torch.testing.assert_close(polynomial(plain.polynomial(ALPHA), graph.adj.to_dense(), x), expected)
+    assert plain.is_plain
+    batch = Batch.full(graph, num_layers)
+    assert torch.equal(lazy(plain)(x, batch), lazy(None)(x, batch))
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 4])
+@pytest.mark.parametrize("level", [1.0, 0.8])
+def test_the_fit_is_the_least_squares_one(graph: Graph, num_layers: int, level: float) -> None:
+    """Against a dense fit in the eigenvalues: random inputs weigh every mode alike, many of them nearly so."""
+    z = torch.linalg.eigvalsh(graph.adj.to_dense())
+    wanted = ALPHA / (1 - (1 - ALPHA) * z)
+    fitted = fit_response(graph.adj, ALPHA, num_layers, level=level)
+    coefficients = fitted.polynomial(ALPHA)
+    assert sum(coefficients) == pytest.approx(level, abs=2e-3)
+
+    def error(values: list[float]) -> float:
+        return float((sum(c * z**k for k, c in enumerate(values)) - wanted).square().mean().sqrt())
+
+    basis = torch.stack([(z - 1) * z**k for k in range(num_layers)], dim=1)
+    best = level + basis @ torch.linalg.lstsq(basis, (wanted - level).unsqueeze(1)).solution.flatten()
+    least = float((best - wanted).square().mean().sqrt())
+    assert least <= error(coefficients) + 1e-9
+    assert error(coefficients) < 1.25 * least
+    if level == 1 and num_layers > 1:
+        assert error(coefficients) < error(Response.plain(num_layers).polynomial(ALPHA))
+
+
+def test_a_first_pass_of_the_targets_is_plain(graph: Graph) -> None:
+    x, batch = rows(0), Batch.full(graph, 2)
+    assert torch.equal(lazy(fit_response(graph.adj, ALPHA, 2))(x, batch), lazy(None)(x, batch))
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 4])
+def test_a_change_is_answered_by_the_polynomial(graph: Graph, num_layers: int) -> None:
+    response = fit_response(graph.adj, ALPHA, num_layers)
+    prop, batch, adj = lazy(response), Batch.full(graph, num_layers), graph.adj.to_dense()
+    before, after = rows(0), rows(1)
+    stored = prop(before, batch)
+    expected = stored
+    for _ in range(num_layers):
+        expected = (1 - ALPHA) * adj @ expected + ALPHA * before
+    expected = expected + polynomial(response.polynomial(ALPHA), adj, after - before)
+    torch.testing.assert_close(prop(after, batch), expected, rtol=0, atol=1e-12)
+
+
+def test_an_input_that_stands_still_reaches_the_exact_solution(graph: Graph) -> None:
+    prop, batch = lazy(fit_response(graph.adj, ALPHA, 2)), Batch.full(graph, 2)
+    prop(rows(0), batch)
+    for _ in range(200):
+        out = prop(rows(1), batch)
+    torch.testing.assert_close(out, solution(graph, rows(1)), rtol=0, atol=1e-12)
+
+
+def test_backward_is_the_derivative_of_forward(graph: Graph) -> None:
+    response = fit_response(graph.adj, ALPHA, 2)
+    prop, batch, grad = lazy(response), Batch.full(graph, 2), rows(5)
+    prop(rows(0), batch)
+    leaf = rows(1).requires_grad_()
+    prop(leaf, batch).backward(grad)
+    assert leaf.grad is not None
+    expected = polynomial(response.polynomial(ALPHA), graph.adj.to_dense(), grad)
+    torch.testing.assert_close(leaf.grad, expected, rtol=0, atol=1e-12)
+
+
+def test_with_a_frozen_halo_every_part_comes_to_the_exact_solution(graph: Graph) -> None:
+    prop, x = lazy(fit_response(graph.adj, ALPHA, 3)), rows(1)
+    loader = ClusterLoader(graph, torch.tensor([0, 15, 40]), 3)
+    for batch in loader.sweep():
+        prop.fill(x[batch.targets], batch)
+    for _ in range(150):
+        for batch in loader:
+            out = prop(x[batch.targets], batch)
+            targets = batch.targets
+    torch.testing.assert_close(out, solution(graph, x)[targets], rtol=0, atol=1e-10)
+
+
+def test_what_cannot_be_fitted_is_refused(graph: Graph) -> None:
+    for level in (0.0, 1.5):
+        with pytest.raises(ValueError, match=rf"`level` must lie in \(0, 1\], got {level}"):
+            fit_response(graph.adj, ALPHA, 2, level=level)
+    with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
+        fit_response(graph.adj, ALPHA, 0)
+    assert fit_response(graph.adj, 1.0, 2).is_plain
+
+
+def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:
+    with pytest.raises(ValueError, match="batch has 3 layers, the response is for 2; build it for as many"):
+        lazy(fit_response(graph.adj, ALPHA, 2))(rows(0), Batch.full(graph, 3))
+    mixing = open_history(N, C, Mix(0.5), dtype=torch.float64, compute_dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"needs a history that keeps inputs; Mix\(weight=0.5\) keeps none"):
+        LazyPropagation(ALPHA, mixing, response=Response.plain(2))
