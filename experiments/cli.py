@@ -10,6 +10,7 @@ from experiments import demo as demo_experiment
 from experiments import minibatch as minibatch_experiment
 from experiments import planetoid as planetoid_experiment
 from experiments import products_shape as products_shape_experiment
+from experiments import spectrum as spectrum_experiment
 from lazygnn.methods import METHODS
 
 app = typer.Typer(
@@ -49,6 +50,12 @@ def minibatch(seeds: Seeds = 5, root: Root = None, device: Device = "auto", work
 def products_shape(folder: Annotated[Path, typer.Argument(help="Where to write the graph.")]) -> None:
     """Writes a graph of the shape of ogbn-products, for measurements of time and memory."""
     products_shape_experiment.main(folder)
+
+
+@app.command()
+def spectrum(root: Root = None) -> None:
+    """What a lazy pass does to each mode of six graphs: a table and a figure."""
+    spectrum_experiment.main(root)
 
 
 @app.command()

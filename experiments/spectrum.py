@@ -4,19 +4,22 @@ In a mode of `A` with eigenvalue `z`, the exact solution multiplies the input by
 lazy scheme answers a standing input with one factor and fresh noise with another; both have closed forms.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
+from experiments.grid import markdown
 from lazygnn import ops
 from lazygnn.data import load_graph
 from lazygnn.ops import Adjacency
+from lazygnn.response import Response, fit_response
 
-ALPHA = 0.1
+PICTURE = Path("docs") / "images" / "staleness-modes.png"
+DATASETS = ("arxiv", "wordnet", "cora", "pubmed", "amazon_computers", "coauthor_cs")
+ALPHA, NUM_LAYERS = 0.1, 2
 MOMENTS, PROBES, POINTS = 60, 8, 400
 
 Array = np.ndarray
@@ -39,25 +42,27 @@ class Scheme:
         """Root mean square of the answer to noise that is drawn anew in every pass, of variance one."""
         keep, fresh, past = self.keep(z), self.fresh(z), self.past(z)
         later = keep * fresh + past
-        return np.sqrt(fresh**2 + later**2 / (1 - keep**2))
+        root: Array = np.sqrt(fresh**2 + later**2 / (1 - keep**2))
+        return root
 
 
 def exact(z: Array) -> Array:
     """The fixed point."""
-    return ALPHA / (1 - (1 - ALPHA) * z)
+    factor: Array = ALPHA / (1 - (1 - ALPHA) * z)
+    return factor
 
 
 def steps_from_input(z: Array, num_layers: int) -> Array:
     """`num_layers` plain steps that start from the input."""
-    left = ((1 - ALPHA) * z) ** num_layers
-    return left + (1 - left) * exact(z)
+    factor: Array = _left(z, num_layers) + (1 - _left(z, num_layers)) * exact(z)
+    return factor
 
 
 def mix(beta: float, num_layers: int) -> Scheme:
     """The paper's start, Eq. (6)."""
     return Scheme(
-        keep=lambda z: (1 - beta) * ((1 - ALPHA) * z) ** num_layers,
-        fresh=lambda z: steps_from_input(z, num_layers) - (1 - beta) * ((1 - ALPHA) * z) ** num_layers,
+        keep=lambda z: (1 - beta) * _left(z, num_layers),
+        fresh=lambda z: steps_from_input(z, num_layers) - (1 - beta) * _left(z, num_layers),
         past=np.zeros_like,
     )
 
@@ -65,10 +70,67 @@ def mix(beta: float, num_layers: int) -> Scheme:
 def drift(beta: float, num_layers: int) -> Scheme:
     """Our start: the stored solution moves with its input, then a little mix."""
     return Scheme(
-        keep=lambda z: (1 - beta) * ((1 - ALPHA) * z) ** num_layers,
+        keep=lambda z: (1 - beta) * _left(z, num_layers),
         fresh=lambda z: steps_from_input(z, num_layers),
-        past=lambda z: -(1 - beta) * ((1 - ALPHA) * z) ** num_layers,
+        past=lambda z: -(1 - beta) * _left(z, num_layers),
     )
+
+
+def fitted(response: Response) -> Scheme:
+    """A drift whose answer to a change is fitted to the graph (`lazygnn.response`)."""
+    coefficients, num_layers = response.polynomial(ALPHA), len(response.sources)
+
+    def fresh(z: Array) -> Array:
+        value: Array = np.polynomial.polynomial.polyval(z, coefficients)
+        return value
+
+    return Scheme(
+        keep=lambda z: _left(z, num_layers),
+        fresh=fresh,
+        past=lambda z: (1 - _left(z, num_layers)) * exact(z) - fresh(z),
+    )
+
+
+def main(root: str | None) -> None:
+    """Measures the spectra, draws what each scheme does to a mode, and prints how much noise it lets through."""
+    graphs = {name: load_graph(name, root).adj for name in DATASETS}
+    spectra = {name: density(adj) for name, adj in graphs.items()}
+    rows = []
+    for name, adj in graphs.items():
+        z, share = spectra[name]
+        response = fit_response(adj, ALPHA, NUM_LAYERS)
+        schemes = {"mix": mix(0.5, NUM_LAYERS), "drift": drift(0.0, NUM_LAYERS), "fitted": fitted(response)}
+        through = [_mean(exact(z), share), *(_mean(scheme.noise(z), share) for scheme in schemes.values())]
+        apart = [_mean(scheme.fresh(z) - exact(z), share) for scheme in schemes.values()]
+        rows.append([name, *(f"{value:.3f}" for value in (*through, *apart))])
+    header = ["graph", *(f"noise, {name}" for name in ("exact", "mix", "drift", "fitted"))]
+    print(markdown([*header, *(f"off, {name}" for name in ("mix", "drift", "fitted"))], rows))
+    shown = fitted(fit_response(graphs["wordnet"], ALPHA, NUM_LAYERS))
+    _draw(spectra, {"mix 0.5": mix(0.5, NUM_LAYERS), "drift": drift(0.0, NUM_LAYERS), "fitted": shown})
+
+
+def _draw(spectra: Mapping[str, tuple[Array, Array]], schemes: Mapping[str, Scheme]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(13, 3.8), layout="constrained")
+    modes, standing, fresh = figure.subplots(1, 3)
+    edges = np.linspace(-1, 1, 41)
+    for name, (z, share) in spectra.items():
+        modes.stairs(np.histogram(z, edges, weights=share)[0], edges, label=name)
+    z = np.linspace(-0.8, 1, 400)
+    for panel, value in ((standing, Scheme.standing), (fresh, lambda scheme, at: np.abs(scheme.fresh(at)))):
+        panel.plot(z, exact(z), "k", label="exact")
+        for name, scheme in schemes.items():
+            panel.plot(z, value(scheme, z), label=name)
+    for panel, title in (
+        (modes, "share of modes"),
+        (standing, "answer to a standing input"),
+        (fresh, "answer to a fresh change"),
+    ):
+        panel.set(title=title, xlabel="eigenvalue of A")
+        panel.legend(frameon=False)
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(PICTURE, dpi=110)
 
 
 def density(adj: Adjacency, seed: int = 0) -> tuple[Array, Array]:
@@ -86,3 +148,14 @@ def density(adj: Adjacency, seed: int = 0) -> tuple[Array, Array]:
     weights = np.where(order == 0, 1, 2) * damping * np.array(moments)
     share: Array = np.clip(np.cos(np.outer(angle, order)) @ weights, 0, None)
     return np.cos(angle), share / share.sum()
+
+
+def _left(z: Array, num_layers: int) -> Array:
+    """What the steps leave of a start value."""
+    left: Array = ((1 - ALPHA) * z) ** num_layers
+    return left
+
+
+def _mean(values: Array, share: Array) -> float:
+    """Root mean square over the modes."""
+    return float(np.sqrt((share * values**2).sum()))
