@@ -34,7 +34,7 @@ app = typer.Typer(
 RootOption = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 # what `show` calls the looks at the histories, in columns that fit a terminal
-LOOKS = {"mean_age": "age", "drift_norm": "drift", "fixed_point_error": "error"}
+LOOKS = {"mean_age": "age", "drift_norm": "drift", "fixed_point_error": "error", "gradient_cosine": "cosine"}
 RunArgument = Annotated[Path, typer.Argument(help="A run folder that `train` wrote.")]
 
 

@@ -74,6 +74,9 @@ class Diffusion(Propagation):
         self.eval_layers = eval_layers
         self.eval_tolerance = eval_tolerance
 
+    def see_gradient(self, grad: Tensor, g: Tensor, batch: Batch) -> None:
+        """Is shown what came into a backward pass and what went out; has no use for it."""
+
     def infer(self, x_in: Tensor, adj: Adjacency, *, in_place: bool = False) -> Tensor:
         """`eval_layers` exact steps from `x_in`, or the fixed point where `eval_layers` is `None`."""
 
@@ -141,6 +144,8 @@ class LazyPropagation(Diffusion):
         for history in (self.features, self.gradients):
             if response is not None and isinstance(history, StoredHistory) and history.inputs is None:
                 raise ValueError(f"a response to changes needs a history that keeps inputs; {history.warm} keeps none")
+        # of the last full batch while the features are measured: what came into the backward pass and what went out
+        self._seen: tuple[Tensor, Tensor] | None = None
 
     def fill(self, x_in: Tensor, batch: Batch) -> None:
         """Stores the targets' input as their first solution, so that no halo row is ever empty."""
@@ -153,13 +158,33 @@ class LazyPropagation(Diffusion):
         """
         if not isinstance(self.features, StoredHistory):
             return None
-        channels = self.features.values.channels
-        columns = torch.arange(0, channels, -(-channels // DIAGNOSED_COLUMNS))
+        columns = _diagnosed(self.features.values.channels)
         stored = self.features.values.read_columns(columns)
         kept = self.features.inputs
         inputs = x_in().cpu()[:, columns] if kept is None else kept.read_columns(columns)
-        solution = by_columns(lambda x: solve(adj, x, self.alpha, tolerance=1e-3).x, inputs, adj.device, in_place=True)
+        solution = self._solve(adj, inputs)
         return float(torch.linalg.vector_norm(stored - solution) / torch.linalg.vector_norm(solution))
+
+    def gradient_error(self, adj: Adjacency) -> tuple[float, float] | None:
+        """Cosine and relative length of the last gradient against the exact one, Eq. (10), on the same columns.
+
+        `None` where no full batch was differentiated while the features were measured.
+        """
+        if self._seen is None:
+            return None
+        (grad, g), self._seen = self._seen, None
+        solution = self._solve(adj, grad)
+        lengths = torch.linalg.vector_norm(g), torch.linalg.vector_norm(solution)
+        return float((g * solution).sum() / (lengths[0] * lengths[1])), float(lengths[0] / lengths[1])
+
+    def see_gradient(self, grad: Tensor, g: Tensor, batch: Batch) -> None:
+        """Keeps what `gradient_error` looks at, if it is asked for."""
+        if batch.whole and isinstance(self.features, StoredHistory) and self.features.measure:
+            columns = _diagnosed(grad.shape[1])
+            self._seen = grad.cpu()[:, columns], g.cpu()[:, columns]
+
+    def _solve(self, adj: Adjacency, x: Tensor) -> Tensor:
+        return by_columns(lambda part: solve(adj, part, self.alpha, tolerance=1e-3).x, x, adj.device, in_place=True)
 
     def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
         """Propagates the batch lazily; in evaluation mode exactly, which needs the whole graph."""
@@ -186,6 +211,11 @@ def by_columns(
     return out
 
 
+def _diagnosed(channels: int) -> Tensor:
+    """The columns that a look takes."""
+    return torch.arange(0, channels, -(-channels // DIAGNOSED_COLUMNS))
+
+
 def _propagate(x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:
     out: Tensor = _Propagate.apply(x_in, batch, prop)  # type: ignore[no-untyped-call]
     return out
@@ -204,6 +234,7 @@ class _Propagate(Function):
         batch, prop = ctx.batch, ctx.prop
         grad = pad_rows(grad.contiguous(), ctx.num_fresh)  # the halo has no loss
         g = _pass(grad, batch, prop, prop.gradients)  # Eqs. (19)-(21)
+        prop.see_gradient(grad, g, batch)
         return pad_rows(g[: batch.num_targets], ctx.num_fresh), None, None
 
 

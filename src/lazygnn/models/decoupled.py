@@ -69,14 +69,18 @@ class Decoupled(Model):
 
     @torch.no_grad()
     def diagnose(self, graph: Graph) -> dict[str, float]:
-        """Relative error of the stored solution against the fixed point of its inputs.
+        """Relative error of the stored solution against the fixed point of its inputs; cosine and length of a gradient.
 
         A history that keeps no inputs is held against those of now, without dropout, so its error counts that too.
         """
         if not isinstance(self.propagation, LazyPropagation):
             return {}
-        error = self.propagation.stored_error(graph.adj.to(self.device), lambda: self._transform_all(graph))
-        return {} if error is None else {"fixed_point_error": error}
+        adj, found = graph.adj.to(self.device), {}
+        if (error := self.propagation.stored_error(adj, lambda: self._transform_all(graph))) is not None:
+            found["fixed_point_error"] = error
+        if (gradient := self.propagation.gradient_error(adj)) is not None:
+            found["gradient_cosine"], found["gradient_length"] = gradient
+        return found
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """The weights layer by layer, the head last."""
