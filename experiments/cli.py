@@ -11,6 +11,7 @@ from experiments import minibatch as minibatch_experiment
 from experiments import planetoid as planetoid_experiment
 from experiments import products_shape as products_shape_experiment
 from experiments import spectrum as spectrum_experiment
+from experiments import staleness as staleness_experiment
 from lazygnn.methods import METHODS
 
 app = typer.Typer(
@@ -56,6 +57,25 @@ def products_shape(folder: Annotated[Path, typer.Argument(help="Where to write t
 def spectrum(root: Root = None) -> None:
     """What a lazy pass does to each mode of six graphs: a table and a figure."""
     spectrum_experiment.main(root)
+
+
+@app.command()
+def staleness(
+    seeds: Seeds = 5,
+    case: Annotated[list[str] | None, typer.Option(help="A case of the table; default: all of them.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="A graph of the table; default: all of them.")] = None,
+    root: Root = None,
+    device: Device = "auto",
+    workers: Workers = 1,
+) -> None:
+    """What laziness costs on six graphs, and what takes the cost away: tables and a figure."""
+    cases, datasets = staleness_experiment.CASES, staleness_experiment.DATASETS
+    for name, wanted, known in (("--case", case, list(cases)), ("--dataset", dataset, list(datasets))):
+        if unknown := set(wanted or ()) - set(known):
+            raise typer.BadParameter(
+                f"unknown: {', '.join(sorted(unknown))}; choose from: {'; '.join(known)}", param_hint=name
+            )
+    staleness_experiment.main(seeds, case or list(cases), dataset or datasets, root, device, workers)
 
 
 @app.command()

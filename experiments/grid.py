@@ -19,12 +19,16 @@ from experiments.provenance import provenance
 from lazygnn import workflow
 from lazygnn.config import Config
 from lazygnn.methods import method_options
+from lazygnn.training.run import Run
 
 RESULTS = Path(__file__).parent / "results"
 
 
-def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1) -> list[dict[str, Any]]:
-    """Trains what has no result in `results/<name>.jsonl` yet and returns the results of all `configs`."""
+def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, keep_log: bool = False) -> list[dict[str, Any]]:
+    """Trains what has no result in `results/<name>.jsonl` yet and returns the results of all `configs`.
+
+    With `keep_log`, what every epoch has logged is kept too, where it was looked at.
+    """
     path = RESULTS / f"{name}.jsonl"
     known = {line["key"]: line for line in _read(path)}
     missing = [config for config in configs if _key(config) not in known]
@@ -32,7 +36,7 @@ def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1) -> list[
     threads = max(torch.get_num_threads() // workers, 1)
     # forked workers would inherit a CUDA context that does not survive the fork
     with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
-        futures = [pool.submit(_run, config, threads) for config in missing]
+        futures = [pool.submit(_run, config, threads, keep_log) for config in missing]
         for number, future in enumerate(as_completed(futures), 1):
             line = future.result()
             known[line["key"]] = line
@@ -59,13 +63,34 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _run(config: Config, threads: int) -> dict[str, Any]:
+def _run(config: Config, threads: int, keep_log: bool) -> dict[str, Any]:
     torch.set_num_threads(threads)
     _forget_memory()
     with tempfile.TemporaryDirectory() as folder:
         result = workflow.train(config, Path(folder) / "run", quiet=True)
+        log = _looked_at(Run.open(Path(folder) / "run").history()) if keep_log else None
     del result["run"]
+    if log is not None:
+        result["log"] = log
     return {"key": _key(config)} | result | {"config": config.model_dump(exclude={"root"})} | provenance()
+
+
+def _looked_at(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines with scores or looks, a few digits of each; the time of what was left out is counted in the next."""
+    kept, seconds = [], 0.0
+    for line in log:
+        seconds += line["seconds"]
+        if line["scores"] or line["laziness"]:
+            short = {name: _rounded(line[name]) for name in ("loss", "scores", "laziness")}
+            kept.append({"epoch": line["epoch"], "seconds": round(seconds, 4)} | short)
+            seconds = 0.0
+    return kept
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def _forget_memory() -> None:

@@ -121,3 +121,38 @@ def test_every_kept_result_is_still_known_to_its_table(grid: Any) -> None:
     for file in (ROOT / "experiments" / "results").glob("*.jsonl"):
         for line in map(json.loads, file.read_text().splitlines()):
             assert grid._key(Config(**line["config"])) == line["key"], file.name
+
+
+def test_the_log_of_a_run_is_kept_where_asked(grid: Any, tmp_path: Path) -> None:
+    dataset = str(small_graph(tmp_path / "small.npz"))
+    options = {"epochs": 5, "eval_every": 2, "diagnose_every": 3}
+    (line,) = grid.run_grid("table", [resolve("lazygnn", dataset, options, device="cpu")], keep_log=True)
+    assert [entry["epoch"] for entry in line["log"]] == [2, 3, 4, 5]
+    assert [entry["scores"] is not None for entry in line["log"]] == [True, False, True, True]
+    assert line["log"][1]["laziness"].keys() >= {"fixed_point_error", "gradient_cosine"}
+    # what was left out is counted in what comes after
+    assert sum(entry["seconds"] for entry in line["log"]) == pytest.approx(5 * line["seconds_per_epoch"], abs=1e-3)
+
+
+def test_the_staleness_table_is_filled_and_drawn(
+    grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    staleness = importlib.import_module("experiments.staleness")
+    monkeypatch.setattr(staleness, "PICTURE", tmp_path / "images" / "picture.png")
+    monkeypatch.setattr(staleness, "RECIPE", staleness.RECIPE | {"epochs": 20, "hidden_channels": 8})
+    dataset = str(small_graph(tmp_path / "small.npz"))
+    cases = ["exact, 10 steps", "drift, fitted to 0.9, 2 steps"]
+    staleness.main(2, cases, [dataset], None, "cpu", 1)
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split(" | ")[0] for line in out if line.startswith("| ")][2:4] == [f"| {case}" for case in cases]
+    assert (tmp_path / "images" / "picture.png").stat().st_size > 1000
+
+
+def test_no_case_of_staleness_depends_on_the_graph(grid: Any) -> None:
+    assert grid.RESULTS
+    staleness = importlib.import_module("experiments.staleness")
+    for case in staleness.CASES:
+        found = {name: staleness.configure(case, name) for name in staleness.DATASETS}
+        models = [config.model | {"normalize_features": None} for config in found.values()]
+        assert all(model == models[0] for model in models)
+        assert all(config.trainer == found["arxiv"].trainer for config in found.values())

@@ -1,0 +1,114 @@
+"""What laziness costs, and what takes the cost away: starts, steps, answers and batches on six graphs.
+
+One recipe for every graph and every case: an MLP of 3 layers, 256 wide, batch norm, dropout 0.5, alpha 0.1, learning
+rate 0.005. A case is not tuned, and no option of it depends on the graph.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from experiments.grid import markdown, mean_and_deviation, run_grid
+from lazygnn.config import Config
+from lazygnn.methods import resolve
+
+PICTURE = Path("docs") / "images" / "staleness-training.png"
+DATASETS = ("arxiv", "wordnet", "cora", "pubmed", "amazon_computers", "coauthor_cs")
+# bags of words are brought to one length, as their authors do
+NORMALIZED = ("cora", "pubmed", "amazon_computers", "coauthor_cs")
+RECIPE: dict[str, Any] = {
+    "hidden_channels": 256,
+    "mlp_layers": 3,
+    "norm": "batch",
+    "dropout": 0.5,
+    "input_dropout": 0.0,
+    "alpha": 0.1,
+    "lr": 0.005,
+    "weight_decay": 0.0,
+    "decay_layers": None,
+    "patience": None,
+    "epochs": 400,
+    "eval_every": 10,
+    "diagnose_every": 20,
+}
+FITTED: dict[str, Any] = {"response": "fitted", "beta": 0.0}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "exact, 10 steps": ("appnp", {"num_layers": 10}),
+    "exact, 2 steps": ("appnp", {"num_layers": 2}),
+    "the paper: mix 0.5, 2 steps": ("lazygnn-paper", {"num_layers": 2, "beta": 0.5, "gamma": 0.5}),
+    "mix 0.5, no stored gradient, 2 steps": ("lazygnn", {"num_layers": 2, "start": "mix", "beta": 0.5}),
+    "drift, 2 steps": ("lazygnn", {"num_layers": 2, "beta": 0.0}),
+    "drift and mix 0.1, 2 steps": ("lazygnn", {"num_layers": 2, "beta": 0.1}),
+    "drift, fitted to 1.0, 2 steps": ("lazygnn", FITTED | {"num_layers": 2, "level": 1.0}),
+    "drift, fitted to 0.9, 2 steps": ("lazygnn", FITTED | {"num_layers": 2, "level": 0.9}),
+    "drift, fitted to 0.8, 2 steps": ("lazygnn", FITTED | {"num_layers": 2, "level": 0.8}),
+    "drift, stored gradient, 2 steps": ("lazygnn", {"num_layers": 2, "beta": 0.0, "gamma": 0.0}),
+    "the paper: mix 0.5, 1 step": ("lazygnn-paper", {"num_layers": 1, "beta": 0.5, "gamma": 0.5}),
+    "drift, 1 step": ("lazygnn", {"num_layers": 1, "beta": 0.0}),
+    "drift, fitted to 0.9, 1 step": ("lazygnn", FITTED | {"num_layers": 1, "level": 0.9}),
+}
+DRAWN = ("exact, 10 steps", "the paper: mix 0.5, 2 steps", "drift, 2 steps", "drift, fitted to 0.9, 2 steps")
+
+
+def main(
+    seeds: int, cases: Sequence[str], datasets: Sequence[str], root: str | None, device: str, workers: int
+) -> None:
+    """Fills the table, prints it and draws the course of training."""
+    runs = [(case, dataset, seed) for dataset in datasets for case in cases for seed in range(seeds)]
+    configs = [configure(case, dataset, seed=seed, device=device, root=root) for case, dataset, seed in runs]
+    results = dict(zip(runs, run_grid("staleness", configs, workers=workers, keep_log=True), strict=True))
+    rows = []
+    for case in cases:
+        scores = [[results[case, dataset, seed]["val"] for seed in range(seeds)] for dataset in datasets]
+        means = [100 * sum(values) / len(values) for values in scores]
+        rows.append([case, *map(mean_and_deviation, scores), f"{sum(means) / len(means):.2f}"])
+    print(markdown(["case, validation", *datasets, "mean"], rows))
+    looks = [[case, *(_look(results[case, dataset, 0]["log"]) for dataset in datasets)] for case in cases]
+    print(markdown(["case, error of features and cosine of gradient", *datasets], looks))
+    logs = {
+        (case, dataset): results[case, dataset, 0]["log"] for case in cases if case in DRAWN for dataset in datasets
+    }
+    _draw(logs)
+
+
+def configure(case: str, dataset: str, **run: Any) -> Config:
+    """The configuration of a case: the recipe of the graph itself has no say."""
+    method, values = CASES[case]
+    return resolve(method, dataset, RECIPE | {"normalize_features": dataset in NORMALIZED} | values, **run)
+
+
+def _look(log: list[dict[str, Any]]) -> str:
+    seen = [line["laziness"] for line in log if line["laziness"]]
+    if not seen or "fixed_point_error" not in seen[-1]:
+        return "-"
+    last = seen[-1]
+    return f"{last['fixed_point_error']:.2f} / {last.get('gradient_cosine', float('nan')):.2f}"
+
+
+def _draw(logs: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
+    from matplotlib.figure import Figure
+
+    datasets = list(dict.fromkeys(dataset for _, dataset in logs))
+    figure = Figure(figsize=(3.4 * len(datasets), 8.5), layout="constrained")
+    panels = figure.subplots(3, len(datasets), squeeze=False)
+    for (case, dataset), log in logs.items():
+        column = panels[:, datasets.index(dataset)]
+        scored = [line for line in log if line["scores"]]
+        spent = {
+            line["epoch"]: total for line, total in zip(log, accumulate(line["seconds"] for line in log), strict=True)
+        }
+        values = [line["scores"]["val"] for line in scored]
+        column[0].plot([line["epoch"] for line in scored], values, label=case)
+        column[1].plot([spent[line["epoch"]] for line in scored], values, label=case)
+        looked = [line for line in log if line["laziness"] and "fixed_point_error" in line["laziness"]]
+        column[2].plot(
+            [line["epoch"] for line in looked], [line["laziness"]["fixed_point_error"] for line in looked], label=case
+        )
+    for at, dataset in enumerate(datasets):
+        panels[0, at].set(title=dataset, xlabel="epoch", ylabel="validation")
+        panels[1, at].set(xlabel="seconds of training", ylabel="validation")
+        panels[2, at].set(xlabel="epoch", ylabel="error of stored features")
+    panels[0, 0].legend(frameon=False, fontsize="small")
+    PICTURE.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(PICTURE, dpi=80)
