@@ -33,6 +33,7 @@ RECIPE: dict[str, Any] = {
     "diagnose_every": 20,
 }
 FITTED: dict[str, Any] = {"response": "fitted", "beta": 0.0}
+PARTS: dict[str, Any] = {"num_parts": 20, "parts_per_batch": 2, "num_layers": 4, "epochs": 200}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "exact, 10 steps": ("appnp", {"num_layers": 10}),
     "exact, 2 steps": ("appnp", {"num_layers": 2}),
@@ -47,6 +48,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "the paper: mix 0.5, 1 step": ("lazygnn-paper", {"num_layers": 1, "beta": 0.5, "gamma": 0.5}),
     "drift, 1 step": ("lazygnn", {"num_layers": 1, "beta": 0.0}),
     "drift, fitted to 0.9, 1 step": ("lazygnn", FITTED | {"num_layers": 1, "level": 0.9}),
+    "frozen halo, drift, 4 steps": ("lazygnn", PARTS | {"beta": 0.0}),
+    "frozen halo, drift, 4 steps, halo gradients": ("lazygnn", PARTS | {"beta": 0.0, "halo_gradients": True}),
+    "frozen halo, drift, fitted to 0.9, 4 steps": ("lazygnn", PARTS | FITTED | {"level": 0.9}),
+    "frozen halo, drift, fitted to 0.9, 4 steps, halo gradients": (
+        "lazygnn",
+        PARTS | FITTED | {"level": 0.9, "halo_gradients": True},
+    ),
 }
 DRAWN = ("exact, 10 steps", "the paper: mix 0.5, 2 steps", "drift, 2 steps", "drift, fitted to 0.9, 2 steps")
 

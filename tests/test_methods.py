@@ -185,6 +185,15 @@ def test_more_parts_in_a_batch_than_there_are_is_refused(block_graph: Graph) -> 
         build(config, block_graph)
 
 
+def test_gradients_are_kept_for_the_halo_where_asked(block_graph: Graph) -> None:
+    lazy = lazy_part(make(block_graph, "lazygnn", halo_gradients=True))
+    assert isinstance(lazy.gradients, StoredHistory)
+    assert lazy.gradients.warm == Mix(1.0)
+    both = lazy_part(make(block_graph, "lazygnn", halo_gradients=True, gamma=0.5))
+    assert isinstance(both.gradients, StoredHistory)
+    assert both.gradients.warm == Drift(0.5)
+
+
 def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> None:
     assert lazy_part(make(block_graph, "lazygnn")).response is None
     fitted = lazy_part(make(block_graph, "lazygnn", response="fitted", num_layers=3, level=0.9))

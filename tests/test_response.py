@@ -146,3 +146,36 @@ def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:
     mixing = open_history(N, C, Mix(0.5), dtype=torch.float64, compute_dtype=torch.float64)
     with pytest.raises(ValueError, match=r"needs a history that keeps inputs; Mix\(weight=0.5\) keeps none"):
         LazyPropagation(ALPHA, mixing, response=Response.plain(2))
+
+
+@pytest.mark.parametrize("fitted", [False, True])
+def test_gradients_kept_for_the_halo_carry_over_cut_edges(graph: Graph, fitted: bool) -> None:
+    """Passes over the parts with a constant gradient come to the exact one, which parts alone do not."""
+    grad, exact = rows(5), solution(graph, rows(5))
+    errors = {}
+    for kept in (False, True):
+        features, gradients = (
+            open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64) for start in (Drift(), Mix(1.0))
+        )
+        response = fit_response(graph.adj, ALPHA, 20, level=1.0) if fitted else None
+        prop = LazyPropagation(ALPHA, features, gradients if kept else None, response=response)
+        loader = ClusterLoader(graph, torch.tensor([0, 15, 40]), 20)
+        for batch in loader.sweep():
+            prop.fill(rows(1)[batch.targets], batch)
+        for _ in range(30):
+            found = torch.zeros(N, C, dtype=torch.float64)
+            for batch in loader.sweep():
+                leaf = rows(1)[batch.targets].requires_grad_()
+                prop(leaf, batch).backward(grad[batch.targets])
+                assert leaf.grad is not None
+                found[batch.targets] = leaf.grad
+        errors[kept] = float((found - exact).norm() / exact.norm())
+    # twenty plain steps leave a little of the start; the part that no one carries is far more
+    assert errors[True] < (0.2 if not fitted else 0.1)
+    assert errors[False] > 3 * errors[True]
+
+
+def test_a_mix_that_keeps_no_inputs_knows_no_change() -> None:
+    with pytest.raises(ValueError, match=r"Mix\(weight=0.5\) keeps no inputs, so a change .* got 0.8"):
+        Mix(0.5).targets(rows(0), rows(1), None, 0.8)
+    assert torch.equal(Mix(1.0).targets(rows(0), rows(1), None, 0.8), 0.8 * rows(0))

@@ -20,6 +20,7 @@ from lazygnn.history import History, NoHistory, StoredHistory, pad_rows
 from lazygnn.ops import Adjacency
 from lazygnn.response import Response
 from lazygnn.solve import check_alpha, solve
+from lazygnn.warmstart import Mix
 
 # device memory that inference may take for what it propagates
 INFERENCE_BYTES = 3 * 2**28
@@ -141,9 +142,9 @@ class LazyPropagation(Diffusion):
         self.features = features
         self.gradients: History = NoHistory() if gradients is None else gradients
         self.response = response
-        for history in (self.features, self.gradients):
-            if response is not None and isinstance(history, StoredHistory) and history.inputs is None:
-                raise ValueError(f"a response to changes needs a history that keeps inputs; {history.warm} keeps none")
+        if response is not None:
+            for history in (self.features, self.gradients):
+                _check_keeps_inputs(history)
         # of the last full batch while the features are measured: what came into the backward pass and what went out
         self._seen: tuple[Tensor, Tensor] | None = None
 
@@ -209,6 +210,12 @@ def by_columns(
         columns = slice(start, start + width)
         out[:, columns] = propagate(x[:, columns].to(device).contiguous())
     return out
+
+
+def _check_keeps_inputs(history: History) -> None:
+    # where all that is fresh counts as new, there is nothing to keep
+    if isinstance(history, StoredHistory) and history.inputs is None and history.warm != Mix(1.0):
+        raise ValueError(f"a response to changes needs a history that keeps inputs; {history.warm} keeps none")
 
 
 def _diagnosed(channels: int) -> Tensor:

@@ -53,10 +53,15 @@ class Mix(WarmStart):
         fresh: Tensor,
         stored: Tensor,
         fresh_then: Tensor | None,  # noqa: ARG002
-        change: float = 1.0,  # noqa: ARG002
+        change: float = 1.0,
     ) -> Tensor:
-        """The mix."""
-        return torch.lerp(stored, fresh, self.weight)
+        """The mix; with a weight of 1 all of `fresh` is new, with another there is no telling what is."""
+        mixed = torch.lerp(stored, fresh, self.weight)
+        if change == 1:
+            return mixed
+        if self.weight < 1:
+            raise ValueError(f"{self} keeps no inputs, so a change of them has no weight of its own, got {change}")
+        return change * mixed
 
     def halo(self, fresh: Tensor, stored: Tensor) -> Tensor:
         """The mix again."""

@@ -44,6 +44,7 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     start: Literal["drift", "mix"] = Field("drift", description="warm start; mix is the paper's")
     beta: float = Field(0.1, ge=0, le=1, description="weight of fresh features in the start value")
     gamma: float = Field(1.0, ge=0, le=1, description="weight of fresh gradients; 1 keeps no gradient history")
+    halo_gradients: bool = Field(False, description="keep gradients for the halo, which carries them over cut edges")
     response: Literal["plain", "fitted"] = Field("plain", description="answer to a change of the input; needs drift")
     level: float = Field(0.8, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
     eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
@@ -90,19 +91,26 @@ def _appnp(options: APPNPOptions, graph: Graph, place: Place) -> Model:  # noqa:
 
 
 def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
-    def history(name: str, weight: float) -> History:
-        if not place.training:
-            return NoHistory()
-        start: WarmStart = Drift(weight) if options.start == "drift" else Mix(weight)
-        return options.open(graph, channels_of(options, graph), start, place, name)
+    def history(name: str, start: WarmStart) -> History:
+        return options.open(graph, channels_of(options, graph), start, place, name) if place.training else NoHistory()
+
+    def start(weight: float) -> WarmStart:
+        return Drift(weight) if options.start == "drift" else Mix(weight)
+
+    gradients: History = NoHistory()
+    if options.gamma < 1:
+        gradients = history("gradients", start(options.gamma))
+    elif options.halo_gradients:
+        # targets start from the fresh gradient; only the halo stands at what was kept
+        gradients = history("gradients", Mix(1.0))
 
     if options.response == "fitted" and options.start != "drift":
         raise ConfigError("`response=fitted` looks at changes of the input, which `start=drift` keeps; set that too")
     fitted = place.training and options.response == "fitted"
     propagation = LazyPropagation(
         options.alpha,
-        history("features", options.beta),
-        NoHistory() if options.gamma == 1 else history("gradients", options.gamma),
+        history("features", start(options.beta)),
+        gradients,
         response=fit_response(graph.adj, options.alpha, options.num_layers, level=options.level) if fitted else None,
         eval_layers=options.eval_layers,
         eval_tolerance=options.eval_tolerance,
