@@ -231,7 +231,7 @@ def _propagate(x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagat
 class _Propagate(Function):
     @staticmethod
     def forward(ctx: Any, x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:
-        x = _pass(x_in, batch, prop, prop.features)  # Eqs. (16)-(18)
+        x = _pass(x_in, batch, prop, prop.features)
         ctx.batch, ctx.prop, ctx.num_fresh = batch, prop, len(x_in)
         return x[: batch.num_targets]
 
@@ -240,22 +240,23 @@ class _Propagate(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         batch, prop = ctx.batch, ctx.prop
         grad = pad_rows(grad.contiguous(), ctx.num_fresh)  # the halo has no loss
-        g = _pass(grad, batch, prop, prop.gradients)  # Eqs. (19)-(21)
+        g = _pass(grad, batch, prop, prop.gradients)
         prop.see_gradient(grad, g, batch)
         return pad_rows(g[: batch.num_targets], ctx.num_fresh), None, None
 
 
 def _pass(fresh: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation, history: History) -> Tensor:
+    """Eqs. (16)-(18) with the features and their history, Eqs. (19)-(21) with the gradients and theirs."""
     response = Response.plain(len(batch.adjs)) if prop.response is None else prop.response
     if len(response.sources) != len(batch.adjs):
         steps = len(response.sources)
         raise ValueError(f"batch has {len(batch.adjs)} layers, the response is for {steps}; build it for as many")
-    x, then = history.start(batch.nodes, batch.num_targets, fresh, response.start)  # pull and warm-start
+    x, then = history.start(batch.nodes, batch.num_targets, fresh, response.start)  # Eqs. (16), (19)
     sources = repeat(fresh, len(batch.adjs)) if response.is_plain else _sources(fresh, then, response)
     # held by `sources` where it is needed
     del then
-    x = ops.diffuse(batch.adjs, x, sources, prop.alpha)
-    history.push(batch.targets, x, fresh)
+    x = ops.diffuse(batch.adjs, x, sources, prop.alpha)  # Eqs. (17), (20)
+    history.push(batch.targets, x, fresh)  # Eqs. (18), (21)
     return x
 
 

@@ -1,9 +1,10 @@
 """How a pass answers a change of its input: with the plain steps, or with steps fitted to the graph.
 
 A pass of `L` products turns a change `D` of the input into `P(A) D` with a polynomial `P` of degree `L`; the exact
-solution turns it into `h(A) D`, `h(z) = alpha / (1 - (1 - alpha) z)`. Plain steps give `P` away: they follow the change
-faithfully where it is smooth over the graph and let too much of it through where it is not, and what dropout adds anew
-in every pass is not smooth. The fitted response is the polynomial nearest to `h` on random inputs of the graph at hand.
+solution turns it into `h(A) D`, `h(z) = alpha / (1 - (1 - alpha) z)`. Plain steps are one choice of `P`: it follows a
+change that is smooth over the graph and lets too much of a rough one through, and what dropout adds anew in every pass
+is rough. The fitted response is the polynomial nearest to `h` on random inputs of the graph at hand; see
+docs/concepts/staleness.md.
 """
 
 from dataclasses import dataclass
