@@ -77,3 +77,10 @@ def test_the_full_loader_gives_the_same_batch_every_epoch(path_graph: Graph) -> 
     assert first is second
     assert len(loader) == 1
     assert len(first.adjs) == 2
+
+
+def test_all_tensors_of_a_batch_are_listed(block_graph: Graph) -> None:
+    batch = Batch.full(block_graph, 2)
+    adj = [block_graph.adj.rowptr, block_graph.adj.col, block_graph.adj.value]
+    expected = [batch.x, batch.y, batch.weight, batch.nodes, *adj, *adj]
+    assert all(one is other for one, other in zip(batch.tensors(), expected, strict=True))

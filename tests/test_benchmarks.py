@@ -197,6 +197,16 @@ def test_epoch(tmp_path: Path) -> None:
     assert rows["ours"]["batches"] == "4 of 4"
 
 
+@pytest.mark.parametrize(
+    "name", ["ours-bf16", "ours-full-bf16", "ours-host-tf32", "gas-our-kernels", "appnp-our-kernels"]
+)
+def test_contenders_of_a_gpu_are_right_on_a_cpu_too(name: str) -> None:
+    contender = module("contenders").contenders(tiny(), torch.device("cuda"))[name]
+    row = module("trained").measure(contender, "default", module("shapes").draw(tiny(), CPU), CPU, 1, 4)
+    assert row["status"] == "ok", row
+    assert (row["error"] > 1e-4) == ("tf32" not in name)
+
+
 @pytest.mark.usefixtures("wrong_kernels")
 def test_an_epoch_with_a_wrong_kernel_is_wrong_and_peers_are_not(tmp_path: Path) -> None:
     names = ["ours", "ours-full", "appnp-our-kernels", "appnp", "appnp-pyg-csr"]

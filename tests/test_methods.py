@@ -14,6 +14,7 @@ from lazygnn.history import NoHistory, StoredHistory
 from lazygnn.methods import METHODS, Built, build, find_method, recipe, recipe_names, resolve
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
 from lazygnn.response import fit_response
+from lazygnn.training import Trainer
 from lazygnn.warmstart import Drift, Mix
 
 RECIPES = sorted(str(file.name) for file in (resources.files("lazygnn") / "recipes").iterdir())
@@ -200,3 +201,35 @@ def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> No
     assert fitted.response == fit_response(block_graph.adj, 0.1, 3, level=0.9)
     with pytest.raises(ConfigError, match="`response=fitted` looks at changes of the input, which `start=drift` keeps"):
         make(block_graph, "lazygnn", response="fitted", start="mix")
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_histories_hand_out_what_is_propagated(block_graph: Graph, precision: str, dtype: torch.dtype) -> None:
+    history = stored(lazy_part(make(block_graph, "lazygnn", precision=precision)).features)
+    assert history.values.read(torch.arange(2)).dtype == dtype
+    assert history.values.parts["rows"].dtype == torch.float32
+
+
+def test_a_cpu_compiles_nothing(block_graph: Graph) -> None:
+    built = make(block_graph, "lazygnn", compile=True)
+    assert all(module._compiled_call_impl is None for module in built.model.modules())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
+@pytest.mark.parametrize("values", [{"cuda_graphs": "off"}, {"precision": "bfloat16"}])
+def test_a_compiled_model_trains_as_the_plain_one(block_graph: Graph, values: dict[str, Any]) -> None:
+    found = []
+    for compiled in (False, True):
+        wanted = {"epochs": 6, "norm": "batch", "dropout": 0.0, "num_parts": 4, "partition": "random"} | values
+        config = resolve("lazygnn", "block", wanted | {"compile": compiled})
+        torch.manual_seed(0)
+        built = build(config, block_graph, "cuda")
+        losses: list[float] = []
+        trainer = Trainer(built.model, built.loader, built.graph, config.trainer)
+        trainer.on_epoch = lambda report, losses=losses: losses.append(report.loss)
+        trainer.fit()
+        found.append((losses, set(built.model.state_dict())))
+    assert found[0][1] == found[1][1]
+    assert found[1][0] == pytest.approx(found[0][0], rel=0.05 if values.get("precision") else 1e-3)

@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import torch
 from torch import Tensor
@@ -35,13 +35,33 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The batch on a device; a matrix that several layers share is moved once."""
-        if device == self.nodes.device:
+        # `cuda` is a name of `cuda:0`; a batch that is there is handed back with all that its matrices have cached
+        if torch.empty(0, device=device).device == self.nodes.device:
             return self
         return self._map(lambda part: part.to(device, non_blocking=True))
+
+    def to_with(self, device: torch.device, stream: torch.cuda.Stream) -> "Batch":
+        """A copy on a GPU whose matrices come by another stream, beside what needs the features alone."""
+        near = replace(self, adjs=[]).to(device)
+        if not self.adjs:
+            return near
+        # made on the current stream, which waits for the copies before it reads or frees them
+        room = {id(adj): adj.map(lambda part: torch.empty_like(part, device=device)) for adj in self.adjs}
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            for adj in {id(adj): adj for adj in self.adjs}.values():
+                for part, copy in zip(_tensors(adj), _tensors(room[id(adj)]), strict=True):
+                    copy.copy_(part, non_blocking=True)
+        return replace(near, adjs=_Arriving([room[id(adj)] for adj in self.adjs], stream.record_event()))
 
     def pin(self) -> "Batch":
         """The batch in page-locked memory, from which an accelerator copies on its own."""
         return self._map(lambda part: part.pin_memory())
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All that a batch is made of."""
+        for part in (self.x, self.y, self.weight, self.nodes, *self.adjs):
+            yield from _tensors(part)
 
     def _map(self, move: Callable[[Any], Any]) -> "Batch":
         moved = {id(adj): move(adj) for adj in self.adjs}
@@ -77,6 +97,29 @@ class Batch:
             adjs=[graph.adj] * num_layers,
             whole=True,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class _Arriving(Sequence[Adjacency]):
+    """Matrices on their way; whose stream first asks for one waits for all."""
+
+    adjs: list[Adjacency]
+    arrived: torch.cuda.Event
+
+    def __len__(self) -> int:
+        return len(self.adjs)
+
+    @overload
+    def __getitem__(self, index: int) -> Adjacency: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Adjacency]: ...
+    def __getitem__(self, index: int | slice) -> Adjacency | Sequence[Adjacency]:
+        torch.cuda.current_stream(self.adjs[0].device).wait_event(self.arrived)
+        return self.adjs[index]
+
+
+def _tensors(part: Tensor | Csr) -> tuple[Tensor, ...]:
+    return (part.rowptr, part.col, part.value) if isinstance(part, Csr) else (part,)
 
 
 class Loader(Protocol):

@@ -14,6 +14,7 @@ from lazygnn.warmstart import Drift
 def test_all_tiers_of_a_cpu_work_in_place_and_start_no_thread() -> None:
     assert isinstance(open_history(2, 1, Drift()).values, DeviceStore)
     assert isinstance(open_history(2, 1, Drift(), tier="host").values, DeviceStore)
+    assert type(open_history(2, 1, Drift(), tier="pinned").values) is DeviceStore
 
 
 def test_nothing_is_converted_without_need() -> None:
@@ -26,8 +27,8 @@ def test_nothing_is_converted_without_need() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-@pytest.mark.parametrize("tier", ["device", "host"])
-def test_a_step_does_not_wait_for_the_device(tier: Literal["device", "host"]) -> None:
+@pytest.mark.parametrize("tier", ["device", "host", "pinned"])
+def test_a_step_does_not_wait_for_the_device(tier: Literal["device", "host", "pinned"]) -> None:
     history = open_history(1000, 8, Drift(0.1), tier=tier, device="cuda")
     history.measure = True
     nodes = torch.randperm(1000, device="cuda")[:500]

@@ -17,6 +17,7 @@ from lazygnn.history import Store, open_history
 from lazygnn.history.codec import Codec
 from lazygnn.history.device import DeviceStore
 from lazygnn.history.host import AHEAD, HostStore
+from lazygnn.history.pinned import PinnedStore
 from lazygnn.warmstart import Mix
 
 SlowStore = Callable[..., HostStore]
@@ -63,12 +64,14 @@ def test_any_order_of_operations_equals_doing_each_at_once(slow_store: SlowStore
 @pytest.mark.gpu
 @gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
-@pytest.mark.parametrize("tier", ["host", "disk"])
-def test_streams_equal_doing_all_at_once(tier: Literal["host", "disk"], dtype: torch.dtype, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tier", ["host", "pinned", "disk"])
+def test_streams_equal_doing_all_at_once(
+    tier: Literal["host", "pinned", "disk"], dtype: torch.dtype, tmp_path: Path
+) -> None:
     numbers = random.Random(4)
     size: dict[str, Any] = {"num_nodes": 20_000, "channels": 33, "start": Mix(0.5), "dtype": dtype, "device": "cuda"}
     store = open_history(**size, tier=tier, folder=tmp_path).values
-    assert isinstance(store, HostStore)
+    assert isinstance(store, PinnedStore if tier == "pinned" else HostStore)
 
     def disturb() -> None:
         torch.cuda._sleep(numbers.choice((10_000, 1_000_000, 20_000_000)))
@@ -80,8 +83,9 @@ def test_streams_equal_doing_all_at_once(tier: Literal["host", "disk"], dtype: t
 
 @pytest.mark.gpu
 @gpu
-def test_a_caller_on_another_stream_is_waited_for() -> None:
-    store = open_history(50_000, 16, Mix(0.5), tier="host", device="cuda").values
+@pytest.mark.parametrize("tier", ["host", "pinned"])
+def test_a_caller_on_another_stream_is_waited_for(tier: Literal["host", "pinned"]) -> None:
+    store = open_history(50_000, 16, Mix(0.5), tier=tier, device="cuda").values
     rows, stream = torch.randperm(50_000, device="cuda"), torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):

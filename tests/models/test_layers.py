@@ -3,8 +3,9 @@ import pytest
 import scipy.sparse
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from lazygnn.models.layers import MLP, Linear, NormKind, TargetBatchNorm, drop
+from lazygnn.models.layers import MLP, Linear, NormKind, TargetBatchNorm, drop, make_norm, relu_dropout
 from lazygnn.ops import Csr
 
 
@@ -146,3 +147,72 @@ def test_layers_cover_every_parameter_once(norm: NormKind, mlp_layers: int) -> N
     assert sorted(listed) == sorted(id(p) for p in model.parameters())
     assert all(len(group) == (2 if norm == "none" else 4) for group in groups[:-1])
     assert len(groups[-1]) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [0.5, 0.3])
+def test_relu_and_dropout_in_one_drop_what_relu_gives_and_pass_the_same_entries_back(
+    p: float, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(0)
+    x, grad = torch.randn(2, 400, 30, dtype=dtype)
+    x.requires_grad_()
+    out = relu_dropout(x, p, True)
+    (back,) = torch.autograd.grad(out, x, grad)
+    positive, kept = x > 0, out > 0
+    assert not bool(out[~positive].any())
+    assert float(kept[positive].double().mean()) == pytest.approx(1 - p, abs=0.03)
+    scale = (out / x)[kept]
+    torch.testing.assert_close(scale, torch.full_like(scale, 1 / (1 - p)), rtol=1e-4, atol=0)
+    torch.testing.assert_close(back, torch.where(kept, grad * scale.mean(), 0))
+
+
+@pytest.mark.parametrize(("p", "training"), [(0.0, True), (1.0, True), (0.5, False)])
+def test_relu_and_dropout_in_one_know_their_limits(p: float, training: bool) -> None:
+    x = torch.randn(40, 30)
+    assert torch.equal(relu_dropout(x, p, training), F.dropout(F.relu(x), p, training))
+
+
+def test_a_hidden_layer_keeps_two_activations_for_backward() -> None:
+    model, kept = MLP(6, 50, 3, mlp_layers=3, norm="batch", dropout=0.5), dict[int, int]()
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.shape == (8, 50):
+            kept[tensor.data_ptr()] = tensor.nbytes
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model(features()[0])
+    # what the norm sees and what the next layer sees
+    assert sum(kept.values()) == 2 * 2 * 8 * 50 * 4
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer", "none"])
+def test_norms_hand_out_the_type_they_are_given(norm: NormKind) -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert make_norm(norm, 4)(torch.randn(6, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+def test_statistics_of_targets_are_float32_under_autocast() -> None:
+    norm, x = TargetBatchNorm(4), torch.randn(9, 4)
+    expected = norm(x, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = norm(x.to(torch.bfloat16), 5)
+    assert out.dtype == torch.bfloat16
+    torch.testing.assert_close(out.float(), expected, rtol=0, atol=0.05)
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+def test_sparse_and_dense_features_have_one_type_under_autocast() -> None:
+    layer = Linear(6, 2)
+    results = []
+    for x in features():
+        layer.zero_grad()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            out = layer(x)
+        assert out.dtype == torch.bfloat16
+        out.float().square().sum().backward()
+        assert layer.weight.grad is not None
+        assert layer.weight.grad.dtype == torch.float32
+        results.append((out.detach().float(), layer.weight.grad.clone()))
+    torch.testing.assert_close(results[0], results[1], rtol=0.03, atol=0.03)

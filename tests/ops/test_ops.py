@@ -113,3 +113,19 @@ def test_the_gradient_takes_an_expanded_tensor() -> None:
     aggregate(x, weight).sum().backward()
     assert weight.grad is not None
     torch.testing.assert_close(weight.grad, x.to_dense().sum(dim=0)[:, None].expand(5, 3), rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_rounds_neither_the_matrix_nor_the_sums(dtype: torch.dtype) -> None:
+    a, x, source = matrix(6, 6).to(torch.float32), rows(6, 3, 1).to(dtype), rows(6, 3, 2).to(dtype)
+    weight = x.clone().requires_grad_()
+    expected = spmm(a, x), step(a, x, source, 0.1), diffuse([a, a], x, [source] * 2, 0.1), spmm(a.T, x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = spmm(a, x), step(a, x, source, 0.1), diffuse([a, a], x, [source] * 2, 0.1)
+        product = aggregate(a, weight)
+    product.backward(x)
+    assert weight.grad is not None
+    for one, other in zip((*found, weight.grad), expected, strict=True):
+        assert one.dtype == dtype
+        assert torch.equal(one, other)
+    assert torch.equal(product, expected[0])

@@ -37,6 +37,7 @@ class ClusterLoader:
         seed: Seed of the order.
         device: Where batches are handed out; the graph's own device by default.
         keep: Keep the cuts of single parts; they take as much memory as the adjacency.
+        pin: Cut into page-locked memory, from which an accelerator copies on its own; kept cuts are pinned once.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class ClusterLoader:
         seed: int = 0,
         device: torch.device | str | None = None,
         keep: bool = True,
+        pin: bool = False,
     ) -> None:
         check_graph(graph)
         self.num_parts = len(ptr) - 1
@@ -65,6 +67,7 @@ class ClusterLoader:
         self.parts_per_batch, self.seed = parts_per_batch, seed
         self.device = graph.device if device is None else torch.device(device)
         self.epoch, self.position = 0, 0
+        self._pin = graph.device.type == "cpu" and (pin or self.device.type == "cuda")
         self._bounds = ptr.tolist()
         self._weight = loss_weight(graph, len(self))
         # local index of every node of the batch being cut, -1 elsewhere
@@ -138,7 +141,7 @@ class ClusterLoader:
             num_targets=len(targets),
             adjs=[local.rows(size) for size in sizes],
         )
-        return batch.pin() if self.device.type == "cuda" and graph.device.type == "cpu" else batch
+        return batch.pin() if self._pin else batch
 
     def _grow(self, targets: Tensor) -> tuple[Tensor, list[int], Adjacency]:
         """Nodes of the batch, how many rows each step reaches, and the local matrix."""

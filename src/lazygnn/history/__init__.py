@@ -13,6 +13,7 @@ from lazygnn.history.codec import Codec, Layout, Parts
 from lazygnn.history.device import DeviceStore
 from lazygnn.history.disk import HistoryFileError, map_files
 from lazygnn.history.host import HostStore
+from lazygnn.history.pinned import PinnedStore, map_pinned
 from lazygnn.history.stored import StoredHistory
 from lazygnn.history.transfer import CudaTransfer
 from lazygnn.warmstart import WarmStart
@@ -31,7 +32,7 @@ __all__ = [
     "pad_rows",
 ]
 
-Tier = Literal["device", "host", "disk"]
+Tier = Literal["device", "host", "pinned", "disk"]
 
 
 def open_history(
@@ -52,7 +53,8 @@ def open_history(
         num_nodes: Number of rows.
         channels: Width of what is propagated.
         start: The warm start; `Drift` keeps a second tensor with the inputs of the last visit.
-        tier: Where the rows are kept: on the compute device, in host memory, or in files under `folder`.
+        tier: Where the rows are kept: on the compute device, in host memory, in page-locked host memory that the
+            device reads by itself, or in files under `folder`.
         dtype: Type the rows are kept in; `torch.int8` adds a scale for every row.
         device: The compute device.
         compute_dtype: Type the rows are handed out in.
@@ -70,6 +72,8 @@ def open_history(
 
     def store(kind: str) -> Store:
         parts = _allocate(layout, tier, device, folder, f"{name}.{kind}")
+        if tier == "pinned" and device.type == "cuda":
+            return PinnedStore(parts, codec, device)
         return _make_store(parts, codec, device, worker)
 
     return StoredHistory(start, store("values"), store("inputs") if start.keeps_inputs else None)
@@ -97,6 +101,8 @@ def _named_values(module: nn.Module, path: str) -> Iterator[tuple[str, object]]:
 def _allocate(layout: Layout, tier: Tier, device: torch.device, folder: Path | None, name: str) -> Parts:
     if tier == "disk" and folder is not None:
         return map_files(layout, folder, name)
+    if tier == "pinned" and device.type == "cuda":
+        return map_pinned(layout, device)
     place = device if tier == "device" else "cpu"
     return {part: torch.zeros(shape, dtype=dtype, device=place) for part, (shape, dtype) in layout.items()}
 

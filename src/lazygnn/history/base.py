@@ -38,9 +38,10 @@ class Store(ABC):
         """Overwrites these rows; a later `read` sees them."""
 
     def read_columns(self, columns: Tensor) -> Tensor:
-        """A copy of some columns of all rows in host memory, made block by block."""
+        """A copy of some columns of all rows in host memory, in float32 at least, made block by block."""
+        dtype = torch.promote_types(self.codec.compute_dtype, torch.float32)
         blocks = torch.arange(self.num_rows, device=self.device).split(65_536)
-        return torch.cat([self.read(rows).cpu()[:, columns] for rows in blocks])
+        return torch.cat([self.read(rows).cpu()[:, columns].to(dtype) for rows in blocks])
 
     def prefetch(self, rows: Tensor) -> None:  # noqa: B027
         """Says that these very `rows` are read soon; changes nothing but the time that takes."""

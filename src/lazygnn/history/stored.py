@@ -34,7 +34,8 @@ class StoredHistory(History):
         self.measure = False
         # step of the last push, -1 before the first; on the compute device, so that a push waits for nothing
         self.pushed = torch.full((values.num_rows,), -1, dtype=torch.int32, device=values.device)
-        self.num_pushes = 0
+        # counted there too, so that a CUDA graph counts on with every replay
+        self.num_pushes = torch.zeros((), dtype=torch.int64, device=values.device)
         self._complete = False
         # at least as many as there are rows written
         self._rows_pushed = 0
@@ -49,6 +50,7 @@ class StoredHistory(History):
 
     def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:
         """Warm-starts the rows that `fresh` covers; the rest stand at their stored value."""
+        fresh = fresh.to(self.values.codec.compute_dtype)
         stored = self.values.read(nodes)
         then = None if self.inputs is None else self.inputs.read(nodes[:num_targets])
         known = None if self._complete else self._known(nodes[: len(fresh)])
@@ -72,8 +74,8 @@ class StoredHistory(History):
         self.values.write(targets, values[: len(targets)])
         if self.inputs is not None:
             self.inputs.write(targets, fresh[: len(targets)])
-        # assigning a number to `pushed[targets]` would wait for the device
-        self.pushed.index_fill_(0, targets.to(self.pushed.device), self.num_pushes)
+        step = self.num_pushes.to(self.pushed.dtype).expand(len(targets))
+        self.pushed.index_copy_(0, targets.to(self.pushed.device), step)
         self.num_pushes += 1
         self._rows_pushed += len(targets)
         self._complete = self._complete or self._covers_all(len(targets))
@@ -81,6 +83,17 @@ class StoredHistory(History):
     def mark_complete(self) -> None:
         """Says that every row has been written, which spares later passes the question."""
         self._complete = True
+
+    @property
+    def capturable(self) -> bool:
+        """Whether passes can be captured in a CUDA graph: every row is written, and lies where it is used."""
+        parts = [part for store in self._stores().values() for part in store.parts.values()]
+        return self._complete and all(part.is_cuda for part in parts)
+
+    @property
+    def prefetches(self) -> bool:
+        """Whether rows come from elsewhere than the compute device, so that it pays to ask for them early."""
+        return self.values.parts["rows"].device.type != self.values.device.type
 
     @property
     def age(self) -> Tensor:
@@ -108,12 +121,13 @@ class StoredHistory(History):
     def state_dict(self) -> dict[str, Tensor]:
         """All that must survive for training to go on as if it had never stopped; the rows are live, not copies."""
         state = {f"{kind}.{name}": t for kind, store in self._stores().items() for name, t in store.state().items()}
-        counts = {"num_pushes": self.num_pushes, "complete": int(self._complete)}
-        return (
-            state
-            | {"pushed": self.pushed, "norms": self._norms}
-            | {name: torch.tensor(count) for name, count in counts.items()}
-        )
+        complete = torch.tensor(int(self._complete))
+        return state | {
+            "pushed": self.pushed,
+            "norms": self._norms,
+            "num_pushes": self.num_pushes,
+            "complete": complete,
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Takes over what `state_dict` gave."""
@@ -122,7 +136,7 @@ class StoredHistory(History):
             store.load({name: state[f"{kind}.{name}"] for name in store.parts})
         self.pushed.copy_(state["pushed"])
         self._norms.copy_(state["norms"])
-        self.num_pushes = int(state["num_pushes"])
+        self.num_pushes.copy_(state["num_pushes"])
         self._complete = bool(state["complete"])
         self._rows_pushed = int((self.pushed >= 0).sum())
 

@@ -19,6 +19,7 @@ from lazygnn.methods.layered import APPNP_GAS, GCN_FULL, GCN_GAS, GCNII_FULL, GC
 from lazygnn.methods.precomputed import LABEL_PROPAGATION, SGC_ROWS, SIGN_ROWS
 from lazygnn.methods.sampled import CLUSTER_GCN, GRAPHSAGE
 from lazygnn.model import Model
+from lazygnn.models import MLP
 
 __all__ = [
     "METHODS",
@@ -120,7 +121,9 @@ def build(
     if not isinstance(config, Config):
         raise ConfigError(wrong_type("config", config, "make one with `resolve(method, dataset)`"))
     check_graph(graph)
-    method, options, place = find_method(config.method), method_options(config), Place(torch.device(device), folder)
+    method, options = find_method(config.method), method_options(config)
+    compute_dtype = torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
+    place = Place(torch.device(device), folder, compute_dtype=compute_dtype)
     ptr = torch.tensor([0, graph.num_nodes])
     if isinstance(options, ClusterOptions) and options.num_parts > 1:
         drawn, there = options.parts_per_batch, options.num_parts
@@ -138,7 +141,13 @@ def build(
 
 def build_model(config: Config, graph: Graph, place: Place) -> Model:
     """The model of a configuration, on its device."""
-    return find_method(config.method).model(method_options(config), graph, place).to(place.device)
+    model = find_method(config.method).model(method_options(config), graph, place).to(place.device)
+    if config.trainer.compile and place.training and place.device.type == "cuda":
+        for module in model.modules():
+            if isinstance(module, MLP):
+                # parts differ in size
+                module.compile(dynamic=True)
+    return model
 
 
 def place_graph(config: Config, graph: Graph, device: torch.device) -> Graph:

@@ -39,7 +39,7 @@ class ClusterOptions(Options):
 class HistoryOptions(Options):
     """Where histories are kept, and how."""
 
-    history: Literal["device", "host", "disk"] = Field("device", description="where the histories are kept")
+    history: Literal["device", "host", "pinned", "disk"] = Field("device", description="where the histories are kept")
     history_dtype: Literal["float32", "bfloat16", "float16", "int8"] = Field("float32", description="their type")
 
     def open(self, graph: Graph, channels: int, start: WarmStart, place: "Place", name: str) -> StoredHistory:
@@ -51,6 +51,7 @@ class HistoryOptions(Options):
             tier=self.history,
             dtype=getattr(torch, self.history_dtype),
             device=place.device,
+            compute_dtype=place.compute_dtype,
             folder=place.folder,
             name=name,
         )
@@ -58,11 +59,16 @@ class HistoryOptions(Options):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run lives: its device, a folder for what goes to disk, and whether histories are needed at all."""
+    """Where a run lives: its device, a folder for what goes to disk, and whether histories are needed at all.
+
+    Attributes:
+        compute_dtype: Type of what is propagated in training.
+    """
 
     device: torch.device
     folder: Path | None = None
     training: bool = True
+    compute_dtype: torch.dtype = torch.float32
 
 
 @dataclass(frozen=True)
@@ -99,6 +105,7 @@ def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int)
     """The whole graph as one batch, or whole parts of it with the halo the options name."""
     if not isinstance(options, ClusterOptions) or len(cut.ptr) == 2:
         return FullLoader(cut.graph, num_layers)
+    # what stays in host memory is moved by the trainer, which knows when
     return ClusterLoader(
         cut.graph,
         cut.ptr,
@@ -106,6 +113,6 @@ def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int)
         parts_per_batch=options.parts_per_batch,
         halo=options.halo,
         seed=cut.seed,
-        device=place.device,
         keep=options.keep_batches,
+        pin=place.device.type == "cuda",
     )

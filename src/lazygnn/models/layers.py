@@ -2,13 +2,14 @@
 
 import math
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import Function
 from torch.nn import functional as F
 
-from lazygnn.ops import Csr, aggregate
+from lazygnn.ops import Csr, aggregate, dropout_
 
 NormKind = Literal["batch", "layer", "none"]
 
@@ -52,7 +53,7 @@ class MLP(nn.Module):
         for linear, norm in zip(self.linears, self.norms, strict=False):
             h = linear(h)
             h = norm(h, num_targets) if isinstance(norm, TargetBatchNorm) else norm(h)
-            h = F.dropout(F.relu(h), self.dropout, self.training)
+            h = relu_dropout(h, self.dropout, self.training)
         out: Tensor = self.linears[-1](h)
         return out
 
@@ -77,7 +78,8 @@ class Linear(nn.Module):
     def forward(self, x: Tensor | Csr) -> Tensor:
         """Multiplies; sparse rows are never made dense."""
         if isinstance(x, Csr):
-            return aggregate(x, self.weight) + self.bias
+            weight, bias = autocasted(self.weight), autocasted(self.bias)
+            return aggregate(x, weight) + bias
         return torch.addmm(self.bias, x, self.weight)
 
 
@@ -89,9 +91,49 @@ class TargetBatchNorm(nn.BatchNorm1d):
         if not self.training or num_targets is None or num_targets == len(x):
             return super().forward(x)
         targets = super().forward(x[:num_targets])
-        variance, mean = torch.var_mean(x[:num_targets].detach(), dim=0, correction=0)
+        # statistics have the type of the weights, which under autocast is not that of `x`
+        seen = x[:num_targets].detach().to(self.weight.dtype)
+        variance, mean = torch.var_mean(seen, dim=0, correction=0)
         halo = F.batch_norm(x[num_targets:], mean, variance, self.weight, self.bias, training=False, eps=self.eps)
         return torch.cat((targets, halo))
+
+
+class TypedLayerNorm(nn.LayerNorm):
+    """Layer norm whose result has the type of its input, where autocast would hand out float32."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalises every row."""
+        return super().forward(x).to(x.dtype)
+
+
+def relu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """`dropout(relu(x))`, which keeps nothing for the backward pass but its result, as the next layer does anyway."""
+    # a compiler sees to that itself
+    if not training or not 0 < p < 1 or torch.compiler.is_compiling():
+        return F.dropout(F.relu(x), p, training)
+    out: Tensor = _ReluDropout.apply(x, p)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _ReluDropout(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        out, ctx.scale = dropout_(F.relu(x), p)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (out,) = ctx.saved_tensors
+        # what was kept and positive is positive still, all else is zero
+        passed: Tensor = torch.ops.aten.threshold_backward(grad, out, 0)
+        return passed.mul_(ctx.scale), None
+
+
+def autocasted(weight: Tensor) -> Tensor:
+    """The weight as autocast would hand it to a dense product; a product of our own it does not know."""
+    kind = weight.device.type
+    return weight.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else weight
 
 
 def drop(x: Tensor | Csr, p: float, training: bool) -> Tensor | Csr:
@@ -105,4 +147,4 @@ def make_norm(norm: NormKind, channels: int) -> nn.Module:
     """The normalisation of that name."""
     if norm == "batch":
         return TargetBatchNorm(channels)
-    return nn.LayerNorm(channels) if norm == "layer" else nn.Identity()
+    return TypedLayerNorm(channels) if norm == "layer" else nn.Identity()

@@ -19,12 +19,14 @@ from torch.autograd.function import once_differentiable
 
 from lazygnn.ops import reference
 from lazygnn.ops.csr import Adjacency, Csr, index_dtype, row_chunks, to_tensor
+from lazygnn.ops.dropout import dropout_
 
 __all__ = [
     "Adjacency",
     "Csr",
     "aggregate",
     "diffuse",
+    "dropout_",
     "index_dtype",
     "row_chunks",
     "spmm",

@@ -70,13 +70,14 @@ class Csr:
             return Csr(self.rowptr, self.col, self.value.to(target), self.num_cols)
         if torch.device(target) == self.device:
             return self
-        return self._map(lambda part: part.to(target, non_blocking=non_blocking))
+        return self.map(lambda part: part.to(target, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Csr":
         """A copy in page-locked memory."""
-        return self._map(lambda part: part.pin_memory())
+        return self.map(lambda part: part.pin_memory())
 
-    def _map(self, move: Callable[[Tensor], Tensor]) -> "Csr":
+    def map(self, move: Callable[[Tensor], Tensor]) -> "Csr":
+        """The same matrix with each of its arrays replaced by what `move` makes of it."""
         return Csr(move(self.rowptr), move(self.col), move(self.value), self.num_cols)
 
     def with_value(self, value: Tensor) -> "Csr":
@@ -182,6 +183,6 @@ def index_dtype(*sizes: int) -> torch.dtype:
 
 
 def _rowptr(sorted_rows: Tensor, num_rows: int) -> Tensor:
-    rowptr = torch.zeros(num_rows + 1, dtype=torch.long, device=sorted_rows.device)
-    torch.cumsum(torch.bincount(sorted_rows.long(), minlength=num_rows), 0, out=rowptr[1:])
-    return rowptr
+    # counting the rows would wait for the device
+    rows = torch.arange(num_rows + 1, dtype=sorted_rows.dtype, device=sorted_rows.device)
+    return torch.searchsorted(sorted_rows.contiguous(), rows)

@@ -1,6 +1,7 @@
 """The products of the library in plain PyTorch: the definition of correct.
 
-Rows of 16-bit numbers are multiplied and summed in the type of the matrix and rounded once.
+Rows of 16-bit numbers are multiplied and summed in the type of the matrix and rounded once, under autocast too, which
+would round the matrix.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,8 @@ from lazygnn.ops.csr import Csr
 def spmm(matrix: Csr, x: Tensor) -> Tensor:
     """`matrix @ x` for a dense `x`."""
     matrix, wide = _same_type(matrix, x)
-    out = torch.sparse.mm(matrix.tensor, wide, "sum") if _rows_in_parallel(x) else torch.mm(matrix.tensor, wide)
+    with torch.autocast(x.device.type, enabled=False):
+        out = torch.sparse.mm(matrix.tensor, wide, "sum") if _rows_in_parallel(x) else torch.mm(matrix.tensor, wide)
     return out.to(x.dtype)
 
 
@@ -28,10 +30,11 @@ def step(
     rows = adj.num_rows
     adj, wide = _same_type(adj, x)
     source = source[:rows].to(wide.dtype)
-    if _rows_in_parallel(x):
-        out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(1 - alpha).add_(source, alpha=alpha)
-    else:
-        out = torch.addmm(source, adj.tensor, wide, beta=alpha, alpha=1 - alpha)
+    with torch.autocast(x.device.type, enabled=False):
+        if _rows_in_parallel(x):
+            out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(1 - alpha).add_(source, alpha=alpha)
+        else:
+            out = torch.addmm(source, adj.tensor, wide, beta=alpha, alpha=1 - alpha)
     if previous is not None:
         out = out.add_(wide[:rows] - previous[:rows].to(wide.dtype), alpha=momentum)
     out = out.to(x.dtype)

@@ -19,7 +19,10 @@ from lazygnn.graph import Graph, check_graph
 from lazygnn.history import StoredHistory, named_histories
 from lazygnn.model import Model
 from lazygnn.training.evaluate import evaluate
+from lazygnn.training.graphed import CudaCapture, GraphedStep
 from lazygnn.training.metrics import find_metric
+from lazygnn.training.precision import forward_precision, product_precision, widened
+from lazygnn.training.upload import Uploads
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,9 @@ class Trainer:
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self.optimizer = _make_optimizer(model.layer_parameters(), options)
         self.histories = named_histories(model)
+        self._device = next((p.device for p in model.parameters()), graph.device)
+        self._uploads = Uploads(self._device)
+        self._graphed = self._make_graphed()
         self.epoch = 0
         self.num_batches = 0
         self.seconds = 0.0
@@ -110,6 +116,8 @@ class Trainer:
 
     def finish(self) -> FitResult:
         """Puts the best weights back."""
+        # graphs hold the memory of a step
+        self._graphed = self._make_graphed()
         if self.best.weights:
             self.model.load_state_dict(self.best.weights)
         else:
@@ -144,6 +152,8 @@ class Trainer:
         try:
             self.model.load_state_dict(_under("model.", tensors))
             self._restore_optimizer(_under("optimizer.", tensors))
+            # what was captured steps on tensors that the optimizer has let go
+            self._graphed = self._make_graphed()
             for name, history in self.histories.items():
                 history.load_state_dict(_under(f"history.{name}.", tensors))
             self.best = Best(state["best_epoch"], state["best_scores"], _under("best.", tensors))
@@ -171,14 +181,15 @@ class Trainer:
         with torch.random.fork_rng():
             torch.manual_seed(self.seed + 1_000_003)
             for batch in self.loader.sweep():
-                self.model.fill(batch)
+                with forward_precision(self.options.precision, self._device):
+                    self.model.fill(batch.to(self._device))
         for name, value in self.model.named_buffers():
             value.copy_(buffers[name])
 
     def _run_epoch(self) -> EpochReport:
         look = self._is_due(self.options.diagnose_every)
-        for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(self.options, self.epoch)
+        lr = learning_rate(self.options, self.epoch)
+        _set_lr(self.optimizer, lr)
         for history in self._stored():
             history.measure = look
         self.model.train(True)
@@ -190,7 +201,7 @@ class Trainer:
         laziness = self._diagnose() if look else None
         self.epoch += 1
         self.seconds += self._epoch_seconds
-        report = EpochReport(self.epoch, loss, self._epoch_seconds, self._lr(), scores, laziness)
+        report = EpochReport(self.epoch, loss, self._epoch_seconds, lr, scores, laziness)
         self._losses, self._epoch_seconds = [], 0.0
         if scores is not None:
             self._keep_best(scores)
@@ -199,7 +210,7 @@ class Trainer:
     def _train_batches(self) -> None:
         started = time.perf_counter()
         for batch in self.loader:
-            self._losses.append(self._step(batch))
+            self._losses.append(self._train_batch(batch))
             self.num_batches += 1
             if self.on_batch is not None:
                 self._epoch_seconds += time.perf_counter() - started
@@ -209,20 +220,52 @@ class Trainer:
             torch.cuda.synchronize()
         self._epoch_seconds += time.perf_counter() - started
 
-    def _step(self, batch: Batch) -> Tensor:
-        self.optimizer.zero_grad()
-        logits = self.model(batch)
-        # the next batch may fetch its rows while this one is differentiated; what this one wrote is already there
-        if (upcoming := self.loader.upcoming()) is not None:
-            for history in self.histories.values():
-                history.prefetch(upcoming.nodes, upcoming.num_targets)
-        loss = (batch.weight * self.graph.task.loss(logits, batch.y)).sum()
-        loss.backward()
-        if self.options.clip_norm is not None:
-            weights = [p for group in self.optimizer.param_groups for p in group["params"]]
-            nn.utils.clip_grad_norm_(weights, self.options.clip_norm)
-        self.optimizer.step()
+    def _train_batch(self, batch: Batch) -> Tensor:
+        if self._graphed is not None and self._is_steady(batch):
+            return self._graphed(batch)
+        return self._step(self._uploads.take(batch), self._look_ahead)
+
+    def _step(self, batch: Batch, meanwhile: Callable[[], None]) -> Tensor:
+        with product_precision(self.options.precision):
+            self.optimizer.zero_grad()
+            # the transform does not need them yet; what was asked for in the step before is on its way already
+            for history in self._stored():
+                history.prefetch(batch.nodes, batch.num_targets)
+            with forward_precision(self.options.precision, self._device):
+                logits = self.model(batch)
+            meanwhile()
+            loss = (batch.weight * self.graph.task.loss(widened(logits), batch.y)).sum()
+            loss.backward()
+            if self.options.clip_norm is not None:
+                weights = [p for group in self.optimizer.param_groups for p in group["params"]]
+                nn.utils.clip_grad_norm_(weights, self.options.clip_norm)
+            self.optimizer.step()
         return loss.detach()
+
+    def _look_ahead(self) -> None:
+        """Lets the next batch come, and its rows, while this one is differentiated; what it wrote is already there."""
+        distant = [history for history in self._stored() if history.prefetches]
+        if self._uploads.idle and not distant:
+            return
+        if (upcoming := self.loader.upcoming()) is not None:
+            upcoming = self._uploads.announce(upcoming)
+            for history in distant:
+                history.prefetch(upcoming.nodes, upcoming.num_targets)
+
+    def _make_graphed(self) -> GraphedStep | None:
+        if self.options.cuda_graphs == "off" or self._device.type != "cuda":
+            return None
+
+        def step(batch: Batch) -> Tensor:
+            # the copy is captured too; a graph has no other batch to prepare for
+            return self._step(self._uploads.bring(batch), lambda: None)
+
+        return GraphedStep(step, self.optimizer, CudaCapture(self.optimizer, self._device))
+
+    def _is_steady(self, batch: Batch) -> bool:
+        """Whether a step on this batch is the same at every visit but for the contents of tensors."""
+        here = batch.nodes.is_cuda or batch.nodes.is_pinned()
+        return here and all(history.capturable and not history.measure for history in self._stored())
 
     def _evaluate(self) -> dict[str, float]:
         return evaluate(self.model, self.graph, self.options.metric)
@@ -251,9 +294,6 @@ class Trainer:
         ending = self.epoch + 1 == self.options.epochs
         return every > 0 and ((self.epoch + 1) % every == 0 or ending)
 
-    def _lr(self) -> float:
-        return float(self.optimizer.param_groups[0]["lr"])
-
     def _patience_is_over(self) -> bool:
         patience = self.options.patience
         return patience is not None and self.best.epoch > 0 and self.epoch - self.best.epoch >= patience
@@ -277,8 +317,19 @@ def _make_optimizer(layers: list[list[nn.Parameter]], options: TrainerOptions) -
     ]
     groups = [group for group in groups if group["params"]]
     kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
-    # a method without weights still has a place to keep the learning rate
-    return kind(groups or [{"params": []}], lr=options.lr)
+    device = next((p.device for layer in layers for p in layer), torch.device("cpu"))
+    # a step that is captured looks its learning rate up; a method without weights still has a place to keep one
+    looked_up = device.type == "cuda" and options.cuda_graphs == "auto"
+    lr = torch.tensor(options.lr, device=device) if looked_up else options.lr
+    return kind(groups or [{"params": []}], lr=lr, fused=True)
+
+
+def _set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(lr)
+        else:
+            group["lr"] = lr
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

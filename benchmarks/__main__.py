@@ -1,0 +1,5 @@
+"""`python -m benchmarks NAME`."""
+
+from benchmarks.cli import main
+
+main()

@@ -1,0 +1,124 @@
+"""The benchmarks by name."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks import epoch as epoch_benchmark
+from benchmarks import history as history_benchmark
+from benchmarks import scaling as scaling_benchmark
+from benchmarks import step as step_benchmark
+from benchmarks.report import RESULTS, Report
+from benchmarks.shapes import find_shape
+from lazygnn.errors import ConfigError, GraphError
+from lazygnn.workflow import choose_device
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Measures time and memory and checks that the answers are right; results go to `benchmarks/results`.",
+)
+Shape = Annotated[str, typer.Option(help="products, arxiv or tiny.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
+Only = Annotated[str, typer.Option(help="Names to measure, separated by commas; default: all of them.")]
+Repeats = Annotated[int, typer.Option(min=1, help="Times everything is measured; the median counts.")]
+Warmup = Annotated[int, typer.Option(min=1, help="Epochs before the first that is measured.")]
+Out = Annotated[Path, typer.Option(help="Folder of the results.")]
+
+
+def main() -> None:
+    """Runs the command; an error that users can mend is one line and a status of 2."""
+    try:
+        app()
+    except (ConfigError, GraphError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(2)
+
+
+@app.command()
+def step(
+    shape: Shape = "products",
+    device: Device = "auto",
+    root: Root = None,
+    only: Only = "",
+    repeats: Repeats = 20,
+    out: Out = RESULTS,
+) -> None:
+    """One propagation step: ours, torch's sparse product, PyG's message passing, and a copy."""
+    _end(
+        step_benchmark.main(
+            find_shape(shape), choose_device(device), root=root, only=_names(only), repeats=repeats, folder=out
+        )
+    )
+
+
+@app.command()
+def history(
+    shape: Shape = "products",
+    device: Device = "auto",
+    repeats: Repeats = 10,
+    scratch: Annotated[Path | None, typer.Option(help="Folder for the files of the disk tier.")] = None,
+    out: Out = RESULTS,
+) -> None:
+    """Rows read and written, for every place a history can be kept in and every type."""
+    _end(history_benchmark.main(find_shape(shape), choose_device(device), repeats=repeats, scratch=scratch, folder=out))
+
+
+@app.command()
+def epoch(
+    shape: Shape = "products",
+    device: Device = "auto",
+    root: Root = None,
+    only: Only = "",
+    repeats: Repeats = 5,
+    warmup: Warmup = 2,
+    out: Out = RESULTS,
+) -> None:
+    """An epoch of training: ours, the paper's recipe, GAS, exact APPNP, GraphSAGE, Cluster-GCN."""
+    _end(
+        epoch_benchmark.main(
+            find_shape(shape),
+            choose_device(device),
+            root=root,
+            only=_names(only),
+            repeats=repeats,
+            warmup=warmup,
+            folder=out,
+        )
+    )
+
+
+@app.command()
+def scaling(
+    shape: Shape = "products",
+    device: Device = "auto",
+    only: Only = "",
+    contender: Annotated[str, typer.Option(help="A contender of `epoch`.")] = "ours",
+    repeats: Repeats = 5,
+    warmup: Warmup = 2,
+    out: Out = RESULTS,
+) -> None:
+    """Our epoch against nodes, edges, steps and parts."""
+    _end(
+        scaling_benchmark.main(
+            find_shape(shape),
+            choose_device(device),
+            only=_names(only),
+            contender=contender,
+            repeats=repeats,
+            warmup=warmup,
+            folder=out,
+        )
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _end(report: Report) -> None:
+    if report.failed():
+        raise typer.Exit(1)

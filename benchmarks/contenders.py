@@ -1,0 +1,140 @@
+"""Who is compared in an epoch: ours in its modes, the paper's recipe, and what users would pick instead."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+
+from benchmarks.checks import LAZY, Check
+from benchmarks.pyg import PygAPPNP
+from benchmarks.shapes import Shape
+from benchmarks.trained import Contender
+
+# steps of exact propagation and of GAS, as their papers have it
+NUM_STEPS = 10
+# batches of the paper's recipe that are measured; each of them holds most of the graph
+PAPER_BATCHES = 2
+# of GraphSAGE: larger than in its recipe, so that fewer launches are waited for
+SAGE_BATCH = 8192
+# what users of other libraries and of the released code have
+AS_RELEASED = {"precision": "float32", "cuda_graphs": "off"}
+
+
+class Precision(NamedTuple):
+    """A number format: what it adds to a contender's name, what it is called, and the options that choose it."""
+
+    suffix: str
+    name: str
+    options: dict[str, Any]
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        """The options with histories of the same width."""
+        return self.options | ({"history_dtype": "bfloat16"} if self.name == "bfloat16" else {})
+
+
+def contenders(shape: Shape, device: torch.device) -> dict[str, Contender]:
+    """The contenders on a device, by name."""
+    transform = {
+        "hidden_channels": shape.hidden_channels,
+        "mlp_layers": shape.mlp_layers,
+        "norm": "batch",
+        "dropout": 0.5,
+        # no cost hangs on it, and a few epochs shall show that something is learnt
+        "lr": 0.02,
+    }
+    parts = {"num_parts": shape.num_parts, "parts_per_batch": shape.parts_per_batch, "partition": "contiguous"}
+    return (
+        _ours(transform, parts, device)
+        | _exact(transform | {"alpha": 0.1, "num_layers": NUM_STEPS}, parts, device)
+        | _sampled(parts)
+        | {
+            "paper": Contender(
+                f"the released recipe: halo of two hops, mix 0.5 / 0.5, two steps, fp32, torch's sparse product; "
+                f"{PAPER_BATCHES} batches measured and scaled",
+                "lazygnn-paper",
+                transform | parts | AS_RELEASED | {"num_layers": 2, "keep_batches": False},
+                check=Check(passes=1, num_steps=2, values={"beta": 1.0, "gamma": 1.0}),
+                plain=True,
+                num_batches=PAPER_BATCHES,
+            )
+        }
+    )
+
+
+def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device) -> dict[str, Contender]:
+    lazy = transform | {"num_layers": 2}
+    host = {"history": "host", "features": "host"}
+    modes = {
+        "ours-full": ("full batch, drift", {"num_parts": 1}),
+        "ours": ("frozen halo, drift", parts),
+        "ours-host": ("the same, histories and features in host memory", parts | host),
+    }
+    if device.type == "cpu":
+        # host memory is where everything is
+        del modes["ours-host"]
+    return {
+        f"{name}{precision.suffix}": Contender(
+            f"{what}, two steps, {precision.name}", "lazygnn", lazy | values | precision.stored, LAZY
+        )
+        for precision in _precisions(device)
+        for name, (what, values) in modes.items()
+    }
+
+
+def _exact(exact: dict[str, Any], parts: dict[str, Any], device: torch.device) -> dict[str, Contender]:
+    once, gas = Check(passes=1, num_steps=NUM_STEPS), Check(passes=NUM_STEPS, num_steps=NUM_STEPS)
+    precision, steps = _precisions(device)[-1], f"{NUM_STEPS} steps"
+    pyg = {
+        f"appnp-pyg-{form}": Contender(
+            f"exact, {steps}, PyG's MLP and APPNP ({form}, normalised beforehand), dense features, fp32",
+            "appnp",
+            exact | AS_RELEASED,
+            once,
+            model=partial(PygAPPNP, form=form),
+        )
+        for form in ("edge_index", "csr", "EdgeIndex")
+    }
+    return {
+        "appnp": Contender(
+            f"exact, {steps}, ours on torch's sparse product, fp32", "appnp", exact | AS_RELEASED, once, plain=True
+        ),
+        "appnp-our-kernels": Contender(
+            f"exact, {steps}, our kernels, {precision.name}", "appnp", exact | precision.options, once
+        ),
+        **pyg,
+        "gas": Contender(
+            f"GAS, {steps}, a history after each, torch's sparse product, fp32",
+            "appnp-gas",
+            exact | parts | AS_RELEASED,
+            gas,
+            plain=True,
+        ),
+        "gas-our-kernels": Contender(
+            f"GAS, {steps}, our kernels, {precision.name}", "appnp-gas", exact | parts | precision.stored, gas
+        ),
+    }
+
+
+def _sampled(parts: dict[str, Any]) -> dict[str, Contender]:
+    return {
+        "graphsage": Contender(
+            f"our GraphSAGE, width, depth and fan-outs of its recipe, {SAGE_BATCH} training nodes a batch, fp32",
+            "graphsage",
+            {"batch_size": SAGE_BATCH},
+        ),
+        "cluster-gcn": Contender(
+            "our Cluster-GCN, width and depth of its recipe, the parts of the graph, fp32",
+            "cluster-gcn",
+            parts,
+        ),
+    }
+
+
+def _precisions(device: torch.device) -> list[Precision]:
+    """The number formats that are compared, the narrowest last; a CPU may take hours for products in bfloat16."""
+    wide = Precision("", "float32", {"precision": "float32"})
+    if device.type == "cpu":
+        return [wide]
+    narrow = Precision("-bf16", "bfloat16", {"precision": "bfloat16"})
+    return [wide, Precision("-tf32", "tf32", {"precision": "tf32"}), narrow]

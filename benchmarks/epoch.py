@@ -1,0 +1,60 @@
+"""An epoch of training: ours in its modes against the paper's recipe and what users would pick instead."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from benchmarks.contenders import contenders
+from benchmarks.report import RESULTS, Report, choose
+from benchmarks.shapes import Shape, load
+from benchmarks.trained import measure
+
+COLUMNS = {
+    "contender": "contender",
+    "s/epoch": "seconds",
+    "step peak MiB": "step peak MiB",
+    "resident MiB": "resident MiB",
+    "batches": "batches",
+    "accuracy": "accuracy",
+    "error": "error",
+    "answer": "status",
+    "settings": "settings",
+}
+
+
+def main(
+    shape: Shape,
+    device: torch.device,
+    *,
+    root: str | None = None,
+    only: Sequence[str] = (),
+    repeats: int = 5,
+    warmup: int = 2,
+    folder: Path = RESULTS,
+) -> Report:
+    """Measures one contender after the other; each starts from the graph in host memory."""
+    chosen = choose(only, contenders(shape, device), "contender")
+    graph = load(shape, device, root).to("cpu")
+    report = Report(
+        f"epoch-{shape.name}",
+        device,
+        keys=("contender",),
+        times=("seconds",),
+        columns=COLUMNS,
+        folder=folder,
+        facts={
+            "graph": f"{graph.num_nodes:,} nodes, {len(graph.adj.col):,} stored entries, {graph.in_channels} features, "
+            f"{graph.task.num_outputs} classes, {shape.num_parts} parts, {shape.parts_per_batch} a batch",
+            "transform": f"MLP, {shape.mlp_layers} layers, {shape.hidden_channels} wide, batch norm, dropout 0.5, Adam",
+            "s/epoch": f"median of {repeats} epochs after {warmup}, by the trainer's clock, without evaluation",
+            "step peak MiB": "most memory of a step over what is resident between epochs, on a GPU",
+            "accuracy": f"validation, after {warmup + repeats + 1} epochs; above chance, while the loss falls",
+            "error": "of what is propagated against float64: the fixed point or the exact steps, in the worst row",
+        },
+    )
+    for name, contender in chosen.items():
+        report.run({"contender": name}, partial(measure, contender, shape.recipe, graph, device, repeats, warmup))
+    report.write()
+    return report

@@ -1,0 +1,148 @@
+"""What training with one contender costs, through the library's own trainer, and whether its answers are right."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.checks import TOLERANCES, Check, propagation_error
+from benchmarks.kernels import kernels
+from benchmarks.measure import Memory
+from benchmarks.pyg import PygAPPNP
+from benchmarks.report import Row, median, verdict
+from lazygnn.batch import Batch, Loader
+from lazygnn.config import Config, TrainerOptions
+from lazygnn.graph import Graph
+from lazygnn.methods import Built, Place, build, build_model, resolve
+from lazygnn.model import Model
+from lazygnn.models import Decoupled
+from lazygnn.training import EpochReport, Trainer
+from lazygnn.training.precision import forward_precision
+
+# guessing is right as often as one over the number of classes
+BETTER_THAN_CHANCE = 1.5
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A configuration to train.
+
+    Attributes:
+        settings: What it is, in words.
+        method: Of the library.
+        values: Options that differ from the recipe.
+        check: What it must propagate, where it does.
+        plain: Whether it runs on plain PyTorch's sparse products instead of the library's choice.
+        num_batches: Batches of an epoch that are measured and scaled up; all by default.
+        model: Makes the model where it is not the library's.
+    """
+
+    settings: str
+    method: str
+    values: Mapping[str, Any]
+    check: Check | None = None
+    plain: bool = False
+    num_batches: int | None = None
+    model: Callable[[Config, Graph], Model] | None = None
+
+    def resolve(self, recipe: str, values: Mapping[str, Any]) -> Config:
+        """Its configuration: the recipe, what it changes, then `values`; nothing is evaluated on the way."""
+        quiet = {"eval_every": 10_000, "diagnose_every": 0}
+        return resolve(self.method, recipe, quiet | dict(self.values) | dict(values))
+
+    def build_model(self, config: Config, graph: Graph, place: Place) -> Model:
+        """Its model."""
+        if self.model is None:
+            return build_model(config, graph, place)
+        return self.model(config, graph).to(place.device)
+
+
+def measure(contender: Contender, recipe: str, graph: Graph, device: torch.device, repeats: int, warmup: int) -> Row:
+    """Trains `warmup` epochs, measures `repeats`, evaluates in one more, then checks what is propagated."""
+    config = contender.resolve(recipe, {"epochs": warmup + repeats + 1})
+    torch.manual_seed(0)
+    with kernels(plain=contender.plain), tempfile.TemporaryDirectory(prefix="lazygnn-epoch-") as folder:
+        dtype = torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
+        place = Place(device, Path(folder), compute_dtype=dtype)
+        built = build(config, graph, device, folder=place.folder)
+        if contender.model is not None:
+            built = replace(built, model=contender.build_model(config, built.graph, place))
+        whole, loader = len(built.loader), built.loader
+        if contender.num_batches is not None:
+            loader = _FewBatches(loader, contender.num_batches)
+        row = _train(replace(built, loader=loader), config.trainer, warmup, scale=whole / len(loader))
+        error = None if contender.check is None else _check(contender, contender.check, recipe, built, place)
+    return {
+        **row,
+        "error": error,
+        "batches": f"{len(loader)} of {whole}",
+        "settings": contender.settings,
+        "config": config.model_dump(exclude={"root", "device"}),
+        **verdict(
+            the_loss_falls=row["losses"][-1] < row["losses"][0],
+            accuracy_is_above_chance=row["accuracy"] > BETTER_THAN_CHANCE / graph.task.num_outputs,
+            propagation_is_that_of_float64=error is None or error <= TOLERANCES[dtype],
+        ),
+    }
+
+
+def _train(built: Built, options: TrainerOptions, warmup: int, scale: float) -> Row:
+    reports, memory = list[EpochReport](), Memory(built.model.device)
+
+    def on_epoch(report: EpochReport) -> None:
+        reports.append(report)
+        memory.look()
+
+    Trainer(built.model, built.loader, built.graph, options, on_epoch=on_epoch).run()
+    # the last epoch is the one that evaluates, which takes memory of its own
+    measured, scores = slice(warmup, -1), reports[-1].scores or {}
+    return {
+        **median([scale * report.seconds for report in reports[measured]]),
+        **memory.summary(measured),
+        "losses": [report.loss for report in reports],
+        "accuracy": scores["val"],
+    }
+
+
+def _check(contender: Contender, check: Check, recipe: str, built: Built, place: Place) -> float:
+    config = contender.resolve(recipe, check.options)
+    model = contender.build_model(config, built.graph, place)
+    assert isinstance(model, (Decoupled, PygAPPNP))
+    with forward_precision(config.trainer.precision, place.device):
+        return propagation_error(check, model, built.loader, built.graph, place.compute_dtype)
+
+
+class _FewBatches:
+    """The first batches of a loader, kept and always the same; a sweep is still that of all nodes."""
+
+    def __init__(self, loader: Loader, num_batches: int) -> None:
+        self.loader = loader
+        self.batches = list(islice(loader.sweep(), num_batches))
+        self.position = 0
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for position, batch in enumerate(self.batches, 1):
+            self.position = position
+            yield batch
+
+    def upcoming(self) -> Batch | None:
+        """The batch that comes next."""
+        return self.batches[self.position] if self.position < len(self) else None
+
+    def sweep(self) -> Iterator[Batch]:
+        """Every node once."""
+        return self.loader.sweep()
+
+    def state_dict(self) -> dict[str, int]:
+        """Nothing is saved."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Nothing was saved."""

@@ -1,0 +1,93 @@
+"""Rows in page-locked host memory, which an accelerator reads and writes over the bus by itself.
+
+No thread takes part and nothing is staged, so a pass over such rows can be captured in a CUDA graph.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lazygnn.history.codec import Codec, Layout, Parts
+from lazygnn.history.device import DeviceStore
+
+
+@dataclass(frozen=True)
+class _Fetch:
+    # keeps the indices alive, so that no other tensor takes their address
+    rows: Tensor
+    parts: Parts
+    arrived: torch.cuda.Event
+
+
+class PinnedStore(DeviceStore):
+    """Gathers and scatters in place, over the bus; what is prefetched is gathered beside the computation.
+
+    Args:
+        parts: From `map_pinned`.
+        codec: How a row is kept.
+        device: The compute device.
+    """
+
+    def __init__(self, parts: Parts, codec: Codec, device: torch.device) -> None:
+        super().__init__(parts, codec, device)
+        self._stream = torch.cuda.Stream(device)
+        self._fetch: _Fetch | None = None
+
+    def prefetch(self, rows: Tensor) -> None:
+        """Starts to gather these rows, in place of what was prefetched before."""
+        current = torch.cuda.current_stream(self.device)
+        # made on the current stream, which waits for the gathering before it reads or frees them
+        gathered = {
+            name: torch.empty((len(rows), *part.shape[1:]), dtype=part.dtype, device=self.device)
+            for name, part in self.parts.items()
+        }
+        self._settle()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            for name, part in self.parts.items():
+                torch.index_select(part, 0, rows, out=gathered[name])
+            self._fetch = _Fetch(rows, gathered, self._stream.record_event())
+
+    def read(self, rows: Tensor) -> Tensor:
+        """Takes what was prefetched, or gathers now."""
+        fetch = self._fetch
+        self._settle()
+        if fetch is None or (fetch.rows.data_ptr(), fetch.rows.shape) != (rows.data_ptr(), rows.shape):
+            return super().read(rows)
+        return self.codec.decode(fetch.parts)
+
+    def write(self, rows: Tensor, values: Tensor) -> None:
+        """Scatters; what was prefetched is outdated."""
+        self._settle()
+        super().write(rows, values)
+
+    def _settle(self) -> None:
+        if self._fetch is not None:
+            torch.cuda.current_stream(self.device).wait_event(self._fetch.arrived)
+            self._fetch = None
+
+
+class _Span:
+    """Page-locked bytes in the form in which CUDA libraries hand memory to each other."""
+
+    def __init__(self, memory: Tensor) -> None:
+        # whoever reads the bytes keeps this object, and this object keeps the memory
+        self.memory = memory
+        self.__cuda_array_interface__ = {
+            "data": (memory.data_ptr(), False),
+            "shape": (memory.nbytes,),
+            "typestr": "|u1",
+            "strides": None,
+            "version": 2,
+        }
+
+
+def map_pinned(layout: Layout, device: torch.device) -> Parts:
+    """Zeros in page-locked host memory, one tensor for each part, as the device sees them."""
+    parts = {}
+    for name, (shape, dtype) in layout.items():
+        memory = torch.zeros(shape, dtype=dtype, pin_memory=True)
+        parts[name] = torch.as_tensor(_Span(memory), device=device).view(dtype).view(shape)
+        assert parts[name].data_ptr() == memory.data_ptr()
+    return parts

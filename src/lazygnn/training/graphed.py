@@ -1,0 +1,96 @@
+"""Training steps as CUDA graphs: a batch that comes again is replayed as a whole instead of launched kernel by kernel.
+
+A step reads its batch where it lies and changes weights, optimizer, histories and the random state in place, so a
+replay is a step like any other. Nothing is run for the sake of capturing: the first visit of a batch is an ordinary
+step, which compiles, measures and caches what a capture must find done, and capturing itself runs nothing.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+
+from lazygnn.batch import Batch
+from lazygnn.errors import ConfigError
+
+Replay = Callable[[], object]
+Capture = Callable[[Callable[[], None]], Replay]
+
+
+class GraphedStep:
+    """Takes the first step on a batch as it is and replays all later ones.
+
+    Graphs share their memory. That is safe because nothing in it outlives a replay: the loss is copied out, and
+    gradients are let go.
+
+    Args:
+        step: Trains on a batch and gives its loss; depends on nothing that changes between two visits but tensors.
+        optimizer: The one that `step` uses; its learning rate is a tensor.
+        capture: Makes a replay of a function; `CudaCapture`.
+    """
+
+    def __init__(self, step: Callable[[Batch], Tensor], optimizer: torch.optim.Optimizer, capture: Capture) -> None:
+        self._step, self._optimizer, self._capture = step, optimizer, capture
+        # a batch that is never handed out again must not be kept alive
+        self._met: WeakSet[Batch] = WeakSet()
+        self._replays: dict[Batch, Replay] = {}
+        self._loss: Tensor | None = None
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Takes one step and gives its loss."""
+        if self._loss is None or batch not in self._met:
+            self._met.add(batch)
+            loss = self._step(batch)
+            self._loss = torch.empty_like(loss) if self._loss is None else self._loss
+            return loss
+        if batch not in self._replays:
+            self._capture_all(self._loss)
+        self._replays[batch]()
+        return self._loss.clone()
+
+    def _capture_all(self, loss: Tensor) -> None:
+        # the largest come first, so that the others fit in their memory
+        for batch in sorted(self._met, key=lambda batch: len(batch.x), reverse=True):
+            if batch not in self._replays:
+                self._replays[batch] = self._capture(partial(self._body, batch, loss))
+
+    def _body(self, batch: Batch, loss: Tensor) -> None:
+        loss.copy_(self._step(batch))
+        self._optimizer.zero_grad()
+
+
+class CudaCapture:
+    """Captures functions as CUDA graphs over one pool of memory.
+
+    Args:
+        optimizer: Steps as part of what is captured.
+        device: Where it is captured.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+        self._optimizer = optimizer
+        self._pool = torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream(device)
+
+    def __call__(self, function: Callable[[], None]) -> Replay:
+        """What runs the kernels of `function` again."""
+        graph = torch.cuda.CUDAGraph()
+        # a loader's thread may wait for the device meanwhile
+        capturing = torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local")
+        try:
+            self._set_capturable(True)
+            with capturing:
+                function()
+        except RuntimeError as error:
+            reason = str(error).partition("\n")[0]
+            raise ConfigError(f"a step cannot be captured as a CUDA graph ({reason}); set `cuda_graphs=off`") from error
+        finally:
+            # torch warns where an optimizer that says so steps outside of a graph
+            self._set_capturable(False)
+        return graph.replay
+
+    def _set_capturable(self, capturable: bool) -> None:
+        for group in self._optimizer.param_groups:
+            group["capturable"] = capturable

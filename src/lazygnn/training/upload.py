@@ -1,0 +1,66 @@
+"""Batches from host memory, copied to the device while the batch before them is computed."""
+
+from dataclasses import dataclass
+
+import torch
+
+from lazygnn.batch import Batch
+
+
+@dataclass(frozen=True)
+class _Upload:
+    batch: Batch
+    copy: Batch
+    arrived: torch.cuda.Event
+
+
+class Uploads:
+    """Hands batches out on the device; one that was announced is already there, or on its way.
+
+    No more than three lie there at a time: the one in use, the one that comes, and the one before, whose memory is
+    free when its last kernel has run. A batch that is there from the start is handed out as it is.
+
+    Attributes:
+        idle: Whether the last batch was there from the start.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.idle = True
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._ahead: _Upload | None = None
+        # when the batch before the current one is done with
+        self._done: torch.cuda.Event | None = None
+
+    def announce(self, batch: Batch) -> Batch:
+        """Starts to copy the batch that comes next; the current stream waits for the copy."""
+        if self._stream is None or batch.nodes.is_cuda:
+            return batch.to(self.device)
+        if self._done is not None:
+            # a host that runs ahead of the device would fill it with batches
+            self._done.synchronize()
+        with torch.cuda.stream(self._stream):
+            copy = batch.to(self.device)
+            self._ahead = _Upload(batch, copy, self._stream.record_event())
+        return self._arrive(self._ahead)
+
+    def take(self, batch: Batch) -> Batch:
+        """The batch that is computed now."""
+        self.idle = batch.nodes.device.type == self.device.type
+        ahead, self._ahead = self._ahead, None
+        if self._stream is not None and not self.idle:
+            self._done = torch.cuda.current_stream(self.device).record_event()
+        return ahead.copy if ahead is not None and ahead.batch is batch else batch.to(self.device)
+
+    def bring(self, batch: Batch) -> Batch:
+        """Copies a batch now; from page-locked memory this can be captured in a CUDA graph."""
+        if self._stream is None or batch.nodes.is_cuda:
+            return batch.to(self.device)
+        return batch.to_with(self.device, self._stream)
+
+    def _arrive(self, upload: _Upload) -> Batch:
+        stream = torch.cuda.current_stream(self.device)
+        stream.wait_event(upload.arrived)
+        for tensor in upload.copy.tensors():
+            tensor.record_stream(stream)
+        return upload.copy

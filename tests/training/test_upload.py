@@ -1,0 +1,88 @@
+"""Batches on their way to the device."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from lazygnn.batch import Batch
+from lazygnn.data.cluster import ClusterLoader
+from lazygnn.graph import Graph
+from lazygnn.training.upload import Uploads
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+PTR = torch.tensor([0, 15, 25, 48, 60])
+
+
+def test_a_batch_that_is_there_is_handed_out_as_it_is(block_graph: Graph) -> None:
+    batch, uploads = Batch.full(block_graph, 2), Uploads(torch.device("cpu"))
+    assert uploads.announce(batch) is batch
+    assert uploads.take(batch) is batch
+    assert uploads.bring(batch) is batch
+    assert uploads.idle
+
+
+def assert_same(one: Batch, other: Batch) -> None:
+    assert one.nodes.is_cuda
+    assert one.num_targets == other.num_targets
+    assert one.whole == other.whole
+    for mine, given in zip(one.tensors(), other.tensors(), strict=True):
+        assert torch.equal(mine.cpu(), given)
+
+
+def pinned(graph: Graph) -> Iterator[Batch]:
+    loader = ClusterLoader(graph, PTR, 2, pin=True)
+    for batch in loader:
+        assert all(tensor.is_pinned() for tensor in batch.tensors())
+        yield batch
+
+
+@pytest.mark.gpu
+@gpu
+def test_an_announced_batch_is_the_one_that_is_taken(block_graph: Graph) -> None:
+    uploads, batches = Uploads(torch.device("cuda")), list(pinned(block_graph))
+    for batch, following in zip(batches, [*batches[1:], batches[0]], strict=True):
+        taken = uploads.take(batch)
+        assert not uploads.idle
+        announced = uploads.announce(following)
+        torch.cuda._sleep(10_000_000)
+        assert_same(taken, batch)
+        assert announced.adjs[0] is announced.adjs[1]
+        assert uploads.take(following) is announced
+
+
+@pytest.mark.gpu
+@gpu
+def test_another_batch_than_the_announced_one_can_be_taken(block_graph: Graph) -> None:
+    uploads, (first, second, *_) = Uploads(torch.device("cuda")), list(pinned(block_graph))
+    uploads.announce(first)
+    assert_same(uploads.take(second), second)
+
+
+@pytest.mark.gpu
+@gpu
+def test_a_graph_can_bring_its_batch(block_graph: Graph) -> None:
+    uploads, batch = Uploads(torch.device("cuda")), next(pinned(block_graph))
+    total = torch.zeros((), device="cuda")
+
+    def visit() -> None:
+        here = uploads.bring(batch)
+        total.add_(torch.as_tensor(here.x).sum()).add_(here.adjs[0].value.sum())
+
+    visit()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        visit()
+    for _ in range(3):
+        graph.replay()
+    expected = 4 * (float(torch.as_tensor(batch.x).sum()) + float(batch.adjs[0].value.sum()))
+    assert float(total) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.gpu
+@gpu
+def test_a_batch_knows_where_it_is_by_any_name(block_graph: Graph) -> None:
+    batch = Batch.full(block_graph, 2).to(torch.device("cuda"))
+    for name in ("cuda", "cuda:0"):
+        assert batch.to(torch.device(name)) is batch
