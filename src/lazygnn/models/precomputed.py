@@ -16,7 +16,7 @@ from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.model import Model
 from lazygnn.models.blocks import by_rows, evaluating
-from lazygnn.models.layers import MLP, Linear, NormKind, make_norm
+from lazygnn.models.layers import MLP, Linear, NormKind, make_norm, relu_dropout
 from lazygnn.ops import Csr
 
 # memory for the columns that are propagated at a time, beside the result
@@ -130,7 +130,7 @@ class SIGN(Model):
     def _outputs(self, x: Tensor) -> Tensor:
         hops = F.dropout(x, self.input_dropout, self.training).split(self.in_channels, dim=1)
         h = torch.cat([branch(hop) for branch, hop in zip(self.branches, hops, strict=True)], dim=1)
-        h = F.dropout(F.relu(self.norm(h)), self.dropout, self.training)
+        h = relu_dropout(self.norm(h), self.dropout, self.training)
         return cast(Tensor, self.mlp(h))
 
 

@@ -9,13 +9,12 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.model import Model
 from lazygnn.models.blocks import evaluating
-from lazygnn.models.layers import Linear, NormKind, drop, make_norm
+from lazygnn.models.layers import Linear, NormKind, drop, make_norm, relu_dropout
 from lazygnn.models.layerwise import layer_matrices
 from lazygnn.ops import Adjacency, Csr, aggregate
 
@@ -76,7 +75,7 @@ class SAGE(Model):
     def _outputs(self, x: Tensor | Csr, adjs: Sequence[Adjacency]) -> Tensor:
         h: Tensor = self.layers[0](drop(x, self.input_dropout, self.training), adjs[0])
         for layer, norm, adj in zip(self.layers[1:], self.norms, adjs[1:], strict=True):
-            h = F.dropout(F.relu(norm(h)), self.dropout, self.training)
+            h = relu_dropout(norm(h), self.dropout, self.training)
             h = layer(h, adj)
         return h
 
