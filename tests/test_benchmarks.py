@@ -51,7 +51,7 @@ def wrong_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return spoilt
 
-    for name in ("step", "diffuse"):
+    for name in ("step", "run_steps"):
         monkeypatch.setattr(ops, name, spoil(getattr(ops, name)))
 
 

@@ -17,7 +17,7 @@ GRAPHS = GROUND | {"graph", "batch", "model", "history"}
 # from the bottom to the top: a part may import what stands here, and itself
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "ops": set(),
+    "ops": {"errors"},
     "task": set(),
     "warmstart": set(),
     "config": {"errors"},

@@ -255,7 +255,7 @@ def _pass(fresh: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation,
     sources = repeat(fresh, len(batch.adjs)) if response.is_plain else _sources(fresh, then, response)
     # held by `sources` where it is needed
     del then
-    x = ops.diffuse(batch.adjs, x, sources, prop.alpha)  # Eqs. (17), (20)
+    x = ops.run_steps(batch.adjs, x, sources, prop.alpha)  # Eqs. (17), (20)
     history.push(batch.targets, x, fresh)  # Eqs. (18), (21)
     return x
 

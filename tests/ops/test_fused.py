@@ -238,10 +238,10 @@ def test_diffusion_is_that_of_the_reference(device: str, reach: list[int], momen
     adjs = [matrix([3, 0, 6, 2, 5, 1, 0, 9, 4][:num_rows], 9, device) for num_rows in reach]
     x, source = rows(9, 5, device), rows(9, 5, device, seed=1)
     before = x.clone()
-    expected = reference.diffuse(
+    expected = reference.run_steps(
         [adj.to(torch.float64) for adj in adjs], x.double(), [source.double()] * len(adjs), 0.2, momentum=momentum
     )
-    check(fused.diffuse(adjs, x, [source] * len(adjs), 0.2, momentum=momentum), expected, torch.float32)
+    check(fused.run_steps(adjs, x, [source] * len(adjs), 0.2, momentum=momentum), expected, torch.float32)
     assert torch.equal(x, before)
 
 
@@ -258,7 +258,7 @@ def test_a_frozen_halo_is_not_copied(device: str, monkeypatch: pytest.MonkeyPatc
         return empty(num_rows, like)
 
     monkeypatch.setattr(fused, "_empty", counted)
-    fused.diffuse([adj] * 4, x, [x] * 4, 0.2)
+    fused.run_steps([adj] * 4, x, [x] * 4, 0.2)
     assert sizes == [3] * 4
 
 
@@ -354,26 +354,26 @@ def test_measured_tiles_give_the_reference(columns: int, dtype: torch.dtype) -> 
     counts = (torch.rand(3000, generator=torch.Generator().manual_seed(0)) ** -1.2).clamp(max=2900).long().tolist()
     adj = matrix(counts, 5000, "cuda")
     x, source = rows(5000, columns, "cuda", dtype), rows(3000, columns, "cuda", dtype, seed=1)
-    out = ops.diffuse([adj] * 2, x, [source] * 2, 0.2)
+    out = ops.run_steps([adj] * 2, x, [source] * 2, 0.2)
     expected = exact(adj, ops.step(adj, x, source, 0.2), source, 0.2)[:3000]
     torch.testing.assert_close(out.double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=2e-4)
-    assert torch.equal(out, ops.diffuse([adj] * 2, x, [source] * 2, 0.2))
+    assert torch.equal(out, ops.run_steps([adj] * 2, x, [source] * 2, 0.2))
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
 def test_a_step_can_be_captured_and_waits_for_nothing() -> None:
     adj, x = matrix([30] * 999 + [5000], 1000, "cuda"), rows(1000, 47, "cuda")
-    expected = ops.diffuse([adj] * 2, x, [x] * 2, 0.2)
+    expected = ops.run_steps([adj] * 2, x, [x] * 2, 0.2)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        ops.diffuse([adj] * 2, x, [x] * 2, 0.2)
+        ops.run_steps([adj] * 2, x, [x] * 2, 0.2)
         # another matrix of the kind is worked out without a word from the device
-        ops.diffuse([adj.with_value(adj.value)] * 2, x, [x] * 2, 0.2)
+        ops.run_steps([adj.with_value(adj.value)] * 2, x, [x] * 2, 0.2)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out = ops.diffuse([adj] * 2, x, [x] * 2, 0.2)
+        out = ops.run_steps([adj] * 2, x, [x] * 2, 0.2)
     graph.replay()
     assert torch.equal(out, expected)

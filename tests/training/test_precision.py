@@ -180,3 +180,10 @@ def test_fewer_bits_learn_on_a_gpu(block_graph: Graph, method: str, norm: str, p
     assert narrow[-1].loss < 0.9 * narrow[0].loss
     for one, other in zip(narrow, wide, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=0.1)
+
+
+def test_bfloat16_on_a_cpu_is_warned_about(block_graph: Graph, caplog: pytest.LogCaptureFixture) -> None:
+    train("lazygnn", block_graph, epochs=1)
+    assert "bfloat16" not in caplog.text
+    train("lazygnn", block_graph, epochs=1, precision="bfloat16")
+    assert "a CPU without instructions for bfloat16 is many times slower" in caplog.text

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from lazygnn.errors import ConfigError
 from lazygnn.ops import reference
 from lazygnn.ops.csr import Adjacency, Csr, index_dtype, row_chunks, to_tensor
 from lazygnn.ops.dropout import dropout_
@@ -25,10 +26,10 @@ __all__ = [
     "Adjacency",
     "Csr",
     "aggregate",
-    "diffuse",
     "dropout_",
     "index_dtype",
     "row_chunks",
+    "run_steps",
     "spmm",
     "step",
     "to_tensor",
@@ -57,13 +58,13 @@ def step(
     return out
 
 
-def diffuse(
+def run_steps(
     adjs: Sequence[Csr], x: Tensor, sources: Iterable[Tensor], alpha: float, *, momentum: float = 0.0
 ) -> Tensor:
     """A step for each matrix and its source; the rows that the last one reaches, or `x` where there is none."""
     if not adjs:
         return x
-    out: Tensor = _kernels(adjs[0], x).diffuse(adjs, x, sources, alpha, momentum=momentum)
+    out: Tensor = _kernels(adjs[0], x).run_steps(adjs, x, sources, alpha, momentum=momentum)
     return out
 
 
@@ -100,7 +101,7 @@ def _kernels(matrix: Csr, *operands: Tensor | None) -> ModuleType:
 def _wanted() -> bool:
     choice = os.environ.get(_SWITCH, "reference")
     if choice not in ("auto", "reference"):
-        raise ValueError(f"`{_SWITCH}` must be `auto` or `reference`, got `{choice}`")
+        raise ConfigError(f"`{_SWITCH}` must be `auto` or `reference`, got `{choice}`")
     return choice == "auto"
 
 

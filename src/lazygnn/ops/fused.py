@@ -45,7 +45,7 @@ def step(
     return out
 
 
-def diffuse(
+def run_steps(
     adjs: Sequence[Csr], x: Tensor, sources: Iterable[Tensor], alpha: float, *, momentum: float = 0.0
 ) -> Tensor:
     """A step for each matrix and its source; the rows that the last one reaches.

@@ -3,6 +3,7 @@
 It can stop after any batch and go on from there as if it had not: all it depends on is in `checkpoint` and `restore`.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ from lazygnn.training.graphed import CudaCapture, GraphedStep
 from lazygnn.training.metrics import find_metric
 from lazygnn.training.precision import forward_precision, product_precision, widened
 from lazygnn.training.upload import Uploads
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -91,6 +94,8 @@ class Trainer:
         self.optimizer = _make_optimizer(model.layer_parameters(), options)
         self.histories = named_histories(model)
         self._device = next((p.device for p in model.parameters()), graph.device)
+        if options.precision == "bfloat16" and self._device.type == "cpu":
+            logger.warning("a CPU without instructions for bfloat16 is many times slower with it than with float32")
         self._uploads = Uploads(self._device)
         self._graphed = self._make_graphed()
         self.epoch = 0
