@@ -102,11 +102,11 @@ def _forget_memory() -> None:
 
 
 def _key(config: Config) -> str:
-    # where the data lie and what computes is no part of a configuration's identity, nor is an option at its default, so
-    # that a result stays known when a new option comes along
+    # where the data lie, what computes and how it is launched is no part of a configuration's identity, nor is an
+    # option at its default, so that a result stays known when a new option comes along
     content = {
         "run": [config.method, config.dataset, config.seed],
-        "trainer": config.trainer.model_dump(exclude_defaults=True),
+        "trainer": config.trainer.model_dump(exclude_defaults=True, exclude={"cuda_graphs", "compile"}),
         "model": method_options(config).model_dump(exclude_defaults=True),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -32,31 +32,29 @@ RECIPE: dict[str, Any] = {
     "eval_every": 10,
     "diagnose_every": 20,
 }
-FITTED: dict[str, Any] = {"response": "fitted", "beta": 0.0}
+PLAIN: dict[str, Any] = {"response": "plain"}
 PARTS: dict[str, Any] = {"num_parts": 20, "parts_per_batch": 2, "num_layers": 4, "epochs": 200}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "exact, 10 steps": ("appnp", {"num_layers": 10}),
     "exact, 2 steps": ("appnp", {"num_layers": 2}),
     "the paper: mix 0.5, 2 steps": ("lazygnn-paper", {"num_layers": 2, "beta": 0.5, "gamma": 0.5}),
     "mix 0.5, no stored gradient, 2 steps": ("lazygnn", {"num_layers": 2, "start": "mix", "beta": 0.5}),
-    "drift, 2 steps": ("lazygnn", {"num_layers": 2, "beta": 0.0}),
-    "drift and mix 0.1, 2 steps": ("lazygnn", {"num_layers": 2, "beta": 0.1}),
-    "drift, fitted to 1.0, 2 steps": ("lazygnn", FITTED | {"num_layers": 2, "level": 1.0}),
-    "drift, fitted to 0.9, 2 steps": ("lazygnn", FITTED | {"num_layers": 2, "level": 0.9}),
-    "drift, fitted to 0.8, 2 steps": ("lazygnn", FITTED | {"num_layers": 2, "level": 0.8}),
-    "drift, stored gradient, 2 steps": ("lazygnn", {"num_layers": 2, "beta": 0.0, "gamma": 0.0}),
+    "drift, 2 steps": ("lazygnn", PLAIN | {"num_layers": 2, "beta": 0.0}),
+    "drift and mix, 2 steps": ("lazygnn", PLAIN | {"num_layers": 2}),
+    "drift, stored gradient, 2 steps": ("lazygnn", PLAIN | {"num_layers": 2, "beta": 0.0, "gamma": 0.0}),
+    "fitted to 0.8, no mix, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.8, "beta": 0.0}),
+    "fitted to 0.8, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.8}),
+    "fitted to 0.9, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.9}),
+    "fitted to 1.0, 2 steps": ("lazygnn", {"num_layers": 2, "level": 1.0}),
     "the paper: mix 0.5, 1 step": ("lazygnn-paper", {"num_layers": 1, "beta": 0.5, "gamma": 0.5}),
-    "drift, 1 step": ("lazygnn", {"num_layers": 1, "beta": 0.0}),
-    "drift, fitted to 0.9, 1 step": ("lazygnn", FITTED | {"num_layers": 1, "level": 0.9}),
-    "frozen halo, drift, 4 steps": ("lazygnn", PARTS | {"beta": 0.0}),
-    "frozen halo, drift, 4 steps, halo gradients": ("lazygnn", PARTS | {"beta": 0.0, "halo_gradients": True}),
-    "frozen halo, drift, fitted to 0.9, 4 steps": ("lazygnn", PARTS | FITTED | {"level": 0.9}),
-    "frozen halo, drift, fitted to 0.9, 4 steps, halo gradients": (
-        "lazygnn",
-        PARTS | FITTED | {"level": 0.9, "halo_gradients": True},
-    ),
+    "drift and mix, 1 step": ("lazygnn", PLAIN | {"num_layers": 1}),
+    "fitted to 0.8, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.8}),
+    "fitted to 0.9, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.9}),
+    "frozen halo, drift and mix, 4 steps": ("lazygnn", PARTS | PLAIN),
+    "frozen halo, fitted to 0.9, 4 steps": ("lazygnn", PARTS | {"level": 0.9}),
+    "frozen halo, fitted to 0.9, 4 steps, halo gradients": ("lazygnn", PARTS | {"level": 0.9, "halo_gradients": True}),
 }
-DRAWN = ("exact, 10 steps", "the paper: mix 0.5, 2 steps", "drift, 2 steps", "drift, fitted to 0.9, 2 steps")
+DRAWN = ("exact, 10 steps", "the paper: mix 0.5, 2 steps", "drift and mix, 2 steps", "fitted to 0.9, 2 steps")
 
 
 def main(

@@ -115,6 +115,13 @@ def test_lazygnn_drifts_and_keeps_no_gradients_by_default(block_graph: Graph) ->
     assert stored(lazy_part(make(block_graph, "lazygnn", gamma=0.4)).gradients).warm == Drift(0.4)
 
 
+@pytest.mark.parametrize(("num_layers", "mix"), [(1, 1 - 0.9**0.5), (2, 0.1), (4, 0.19)])
+def test_the_mix_grows_with_the_steps_so_that_the_reach_stays(block_graph: Graph, num_layers: int, mix: float) -> None:
+    warm = stored(lazy_part(make(block_graph, "lazygnn", num_layers=num_layers)).features).warm
+    assert isinstance(warm, Drift)
+    assert warm.mix == pytest.approx(mix)
+
+
 def test_the_papers_method_mixes_features_and_gradients(block_graph: Graph) -> None:
     lazy = lazy_part(make(block_graph, "lazygnn-paper", beta=0.6, gamma=0.7))
     assert stored(lazy.features).warm == Mix(0.6)
@@ -196,8 +203,11 @@ def test_gradients_are_kept_for_the_halo_where_asked(block_graph: Graph) -> None
 
 
 def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> None:
-    assert lazy_part(make(block_graph, "lazygnn")).response is None
-    fitted = lazy_part(make(block_graph, "lazygnn", response="fitted", num_layers=3, level=0.9))
+    assert lazy_part(make(block_graph, "lazygnn", response="plain")).response is None
+    assert lazy_part(make(block_graph, "lazygnn", start="mix")).response is None
+    assert lazy_part(make(block_graph, "lazygnn-paper")).response is None
+    assert lazy_part(make(block_graph, "lazygnn")).response == fit_response(block_graph.adj, 0.1, 2, mix=0.1)
+    fitted = lazy_part(make(block_graph, "lazygnn", response="fitted", num_layers=3, level=0.9, beta=0.0))
     assert fitted.response == fit_response(block_graph.adj, 0.1, 3, level=0.9)
     with pytest.raises(ConfigError, match="`response=fitted` looks at changes of the input, which `start=drift` keeps"):
         make(block_graph, "lazygnn", response="fitted", start="mix")

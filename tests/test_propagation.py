@@ -197,7 +197,9 @@ def test_permuting_the_nodes_permutes_the_result(x: Tensor, grad: Tensor) -> Non
 
 def test_evaluation_reads_no_history_and_solves_for_the_fixed_point(graph: Graph, x: Tensor) -> None:
     class Poisoned(NoHistory):
-        def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:
+        def start(
+            self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
+        ) -> Start:
             raise AssertionError("evaluation looked into a history")
 
     poisoned: History = Poisoned()

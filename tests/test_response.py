@@ -10,7 +10,7 @@ from lazygnn.data import ClusterLoader
 from lazygnn.graph import Graph
 from lazygnn.history import open_history
 from lazygnn.propagation import LazyPropagation
-from lazygnn.response import Response, fit_response
+from lazygnn.response import Response, fit_response, standing_answer
 from lazygnn.warmstart import Drift, Mix
 
 ALPHA = 0.1
@@ -60,13 +60,45 @@ def test_the_plain_response_is_that_of_plain_steps(graph: Graph, num_layers: int
     assert torch.equal(lazy(plain)(x, batch), lazy(None)(x, batch))
 
 
+def standing(z: Tensor, num_layers: int, mix: float) -> Tensor:
+    """What a mode is multiplied by in the end: the fixed point of `h = kept (1 - mix) h + kept mix + steps`."""
+    kept = ((1 - ALPHA) * z) ** num_layers
+    steps = ALPHA * sum(((1 - ALPHA) * z) ** step for step in range(num_layers))
+    return (steps + mix * kept) / (1 - (1 - mix) * kept)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 4])
+@pytest.mark.parametrize("mix", [0.0, 0.1, 1.0])
+def test_a_standing_input_is_answered_in_closed_form(graph: Graph, num_layers: int, mix: float) -> None:
+    z, modes = torch.linalg.eigh(graph.adj.to_dense())
+    x = rows(3)
+    expected = modes @ (standing(z, num_layers, mix).unsqueeze(1) * (modes.T @ x))
+    found = standing_answer(graph.adj, x, ALPHA, num_layers, mix)
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-3 * float(x.abs().max()))
+    if mix == 0:
+        torch.testing.assert_close(expected, solution(graph, x))
+    # and it is what the passes themselves come to
+    prop, batch = lazy(fit_response(graph.adj, ALPHA, num_layers, mix=mix), mix), Batch.full(graph, num_layers)
+    for _ in range(200):
+        out = prop(x, batch)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
+
+
+def test_with_a_mix_of_a_tenth_two_steps_stand_where_ten_exact_ones_do() -> None:
+    z = torch.linspace(-1, 1, 400, dtype=torch.float64)
+    ten = ALPHA * sum(((1 - ALPHA) * z) ** step for step in range(10)) + ((1 - ALPHA) * z) ** 10
+    assert float((standing(z, 2, 0.1) - ten).abs().max()) < 0.06
+    assert float((standing(z, 2, 0.0) - ten).square().mean()) > 2 * float((standing(z, 2, 0.1) - ten).square().mean())
+
+
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
 @pytest.mark.parametrize("level", [1.0, 0.8])
-def test_the_fit_is_the_least_squares_one(graph: Graph, num_layers: int, level: float) -> None:
+@pytest.mark.parametrize("mix", [0.0, 0.2])
+def test_the_fit_is_the_least_squares_one(graph: Graph, num_layers: int, level: float, mix: float) -> None:
     """Against a dense fit in the eigenvalues: random inputs weigh every mode alike, many of them nearly so."""
     z = torch.linalg.eigvalsh(graph.adj.to_dense())
-    wanted = ALPHA / (1 - (1 - ALPHA) * z)
-    fitted = fit_response(graph.adj, ALPHA, num_layers, level=level)
+    wanted = standing(z, num_layers, mix)
+    fitted = fit_response(graph.adj, ALPHA, num_layers, mix=mix, level=level)
     coefficients = fitted.polynomial(ALPHA)
     assert sum(coefficients) == pytest.approx(level, abs=2e-3)
 
@@ -76,8 +108,9 @@ def test_the_fit_is_the_least_squares_one(graph: Graph, num_layers: int, level: 
     basis = torch.stack([(z - 1) * z**k for k in range(num_layers)], dim=1)
     best = level + basis @ torch.linalg.lstsq(basis, (wanted - level).unsqueeze(1)).solution.flatten()
     least = float((best - wanted).square().mean().sqrt())
-    assert least <= error(coefficients) + 1e-9
-    assert error(coefficients) < 1.25 * least
+    # weights are rounded to a thousandth
+    assert least <= error(coefficients) + 2e-3
+    assert error(coefficients) < 1.25 * least + 5e-4
     if level == 1 and num_layers > 1:
         assert error(coefficients) < error(Response.plain(num_layers).polynomial(ALPHA))
 
@@ -88,12 +121,13 @@ def test_a_first_pass_of_the_targets_is_plain(graph: Graph) -> None:
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
-def test_a_change_is_answered_by_the_polynomial(graph: Graph, num_layers: int) -> None:
-    response = fit_response(graph.adj, ALPHA, num_layers)
-    prop, batch, adj = lazy(response), Batch.full(graph, num_layers), graph.adj.to_dense()
+@pytest.mark.parametrize("mix", [0.0, 0.3])
+def test_a_change_is_answered_by_the_polynomial(graph: Graph, num_layers: int, mix: float) -> None:
+    response = fit_response(graph.adj, ALPHA, num_layers, mix=mix)
+    prop, batch, adj = lazy(response, mix), Batch.full(graph, num_layers), graph.adj.to_dense()
     before, after = rows(0), rows(1)
     stored = prop(before, batch)
-    expected = stored
+    expected = torch.lerp(stored, before, mix)
     for _ in range(num_layers):
         expected = (1 - ALPHA) * adj @ expected + ALPHA * before
     expected = expected + polynomial(response.polynomial(ALPHA), adj, after - before)
@@ -135,9 +169,12 @@ def test_what_cannot_be_fitted_is_refused(graph: Graph) -> None:
     for level in (0.0, 1.5):
         with pytest.raises(ValueError, match=rf"`level` must lie in \(0, 1\], got {level}"):
             fit_response(graph.adj, ALPHA, 2, level=level)
+    with pytest.raises(ValueError, match=r"`mix` must lie in \[0, 1\], got 1.5"):
+        fit_response(graph.adj, ALPHA, 2, mix=1.5)
     with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
         fit_response(graph.adj, ALPHA, 0)
     assert fit_response(graph.adj, 1.0, 2).is_plain
+    assert fit_response(graph.adj, ALPHA, 2, mix=1.0).is_plain
 
 
 def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:

@@ -40,9 +40,13 @@ class Batch:
             return self
         return self._map(lambda part: part.to(device, non_blocking=True))
 
-    def to_with(self, device: torch.device, stream: torch.cuda.Stream) -> "Batch":
-        """A copy on a GPU whose matrices come by another stream, beside what needs the features alone."""
-        near = replace(self, adjs=[]).to(device)
+    def to_with(self, device: torch.device, stream: torch.cuda.Stream, x: Tensor | None = None) -> "Batch":
+        """A copy on a GPU whose matrices come by another stream, beside what needs the features alone.
+
+        Features that are there already are given as `x`.
+        """
+        near = replace(self, adjs=[], x=self.x if x is None else x.new_empty(0, device="cpu")).to(device)
+        near = near if x is None else replace(near, x=x)
         if not self.adjs:
             return near
         # made on the current stream, which waits for the copies before it reads or frees them

@@ -43,7 +43,7 @@ class TrainerOptions(Options):
     checkpoint_minutes: float = Field(10.0, gt=0, description="minutes between two checkpoints")
     metric: str = Field("auto", description="accuracy, micro-f1, roc-auc or r2; auto takes the one of the task")
     precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="arithmetic of a training step")
-    cuda_graphs: Literal["auto", "off"] = Field("off", description="replay steps that come again, on a GPU")
+    cuda_graphs: Literal["auto", "off"] = Field("auto", description="replay steps that come again, on a GPU")
     compile: bool = Field(False, description="compile the MLP with `torch.compile`, on a GPU")
 
 

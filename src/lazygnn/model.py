@@ -10,7 +10,14 @@ from lazygnn.graph import Graph
 
 
 class Model(nn.Module):
-    """Outputs for the targets of a batch in training, and for every node of a graph in inference."""
+    """Outputs for the targets of a batch in training, and for every node of a graph in inference.
+
+    Attributes:
+        replayable: Whether two steps on one batch differ by the contents of tensors alone, and not by what Python does,
+            so that a GPU may replay them (`cuda_graphs`).
+    """
+
+    replayable = False
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:

@@ -251,8 +251,9 @@ def _pass(fresh: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation,
     if len(response.sources) != len(batch.adjs):
         steps = len(response.sources)
         raise ValueError(f"batch has {len(batch.adjs)} layers, the response is for {steps}; build it for as many")
-    x, then = history.start(batch.nodes, batch.num_targets, fresh, response.start)  # Eqs. (16), (19)
-    sources = repeat(fresh, len(batch.adjs)) if response.is_plain else _sources(fresh, then, response)
+    plain, nodes = response.is_plain, batch.nodes
+    x, then = history.start(nodes, batch.num_targets, fresh, response.start, with_then=not plain)  # Eqs. (16), (19)
+    sources = repeat(fresh, len(batch.adjs)) if plain else _sources(fresh, then, response)
     # held by `sources` where it is needed
     del then
     x = ops.run_steps(batch.adjs, x, sources, prop.alpha)  # Eqs. (17), (20)

@@ -5,9 +5,21 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+
+class Blend(NamedTuple):
+    """A warm start in numbers: `scale lerp(stored + move (fresh - fresh_then), fresh, mix)` for a target.
+
+    A row of the halo is `lerp(stored, fresh, mix)`.
+    """
+
+    mix: float
+    move: float = 0.0
+    scale: float = 1.0
 
 
 class WarmStart(ABC):
@@ -19,15 +31,22 @@ class WarmStart(ABC):
         """Whether the fresh value of the last visit must be stored too."""
 
     @abstractmethod
+    def blend(self, change: float = 1.0) -> Blend:
+        """The numbers; `change` is the weight of what is new in the fresh value."""
+
     def targets(self, fresh: Tensor, stored: Tensor, fresh_then: Tensor | None, change: float = 1.0) -> Tensor:
-        """Start value of rows this batch is about; `fresh_then` is their fresh value at the last visit.
+        """Start value of rows this batch is about; `fresh_then` is their fresh value at the last visit."""
+        mix, move, scale = self.blend(change)
+        if self.keeps_inputs:
+            if fresh_then is None:
+                raise ValueError(f"{self} needs the inputs of the last visit; open its history with `start={self}`")
+            stored = torch.add(stored, fresh - fresh_then, alpha=move)
+        mixed = torch.lerp(stored, fresh, mix)
+        return mixed if scale == 1 else scale * mixed
 
-        `change` is the weight of the difference of the two, for a warm start that looks at it.
-        """
-
-    @abstractmethod
     def halo(self, fresh: Tensor, stored: Tensor) -> Tensor:
         """Start value of rows that are only here to be propagated from."""
+        return torch.lerp(stored, fresh, self.blend().mix)
 
 
 @dataclass(frozen=True)
@@ -48,24 +67,11 @@ class Mix(WarmStart):
         """The mix needs no more than the stored rows."""
         return False
 
-    def targets(
-        self,
-        fresh: Tensor,
-        stored: Tensor,
-        fresh_then: Tensor | None,  # noqa: ARG002
-        change: float = 1.0,
-    ) -> Tensor:
-        """The mix; with a weight of 1 all of `fresh` is new, with another there is no telling what is."""
-        mixed = torch.lerp(stored, fresh, self.weight)
-        if change == 1:
-            return mixed
-        if self.weight < 1:
+    def blend(self, change: float = 1.0) -> Blend:
+        """With a weight of 1 all of the fresh value is new; with another there is no telling what is."""
+        if change != 1 and self.weight < 1:
             raise ValueError(f"{self} keeps no inputs, so a change of them has no weight of its own, got {change}")
-        return change * mixed
-
-    def halo(self, fresh: Tensor, stored: Tensor) -> Tensor:
-        """The mix again."""
-        return torch.lerp(stored, fresh, self.weight)
+        return Blend(self.weight, scale=change)
 
 
 @dataclass(frozen=True)
@@ -86,15 +92,13 @@ class Drift(WarmStart):
         """The drift is a difference, so the last input is kept."""
         return True
 
-    def targets(self, fresh: Tensor, stored: Tensor, fresh_then: Tensor | None, change: float = 1.0) -> Tensor:
-        """Moves the stored rows by what their input has changed."""
-        if fresh_then is None:
-            raise ValueError("`Drift` needs the inputs of the last visit; open its history with `start=Drift(...)`")
-        return torch.lerp(torch.add(stored, fresh - fresh_then, alpha=change), fresh, self.mix)
-
-    def halo(self, fresh: Tensor, stored: Tensor) -> Tensor:
-        """The mix alone."""
-        return torch.lerp(stored, fresh, self.mix)
+    def blend(self, change: float = 1.0) -> Blend:
+        """Moves the stored rows by what their input has changed, so that the change enters with this very weight."""
+        if self.mix < 1:
+            return Blend(self.mix, move=(change - self.mix) / (1 - self.mix))
+        if change != 1:
+            raise ValueError(f"{self} forgets its history, so a change has no weight of its own, got {change}")
+        return Blend(self.mix)
 
 
 def _check_weight(name: str, value: float) -> None:

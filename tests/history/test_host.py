@@ -50,7 +50,7 @@ def exercise(store: Store, twin: Store, num_operations: int, disturb: Callable[[
         else:
             disturb()
     state, other = store.state(), twin.state()
-    assert all(torch.equal(state[name], other[name].cpu()) for name in other)
+    assert all(torch.equal(state[name].cpu(), other[name].cpu()) for name in other)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int8])

@@ -153,3 +153,31 @@ def test_stores_must_suit_the_warm_start(start: Mix | Drift, num_stores: int, ve
     stores = [DeviceStore({"rows": torch.zeros(2, 1)}, codec, torch.device("cpu")) for _ in range(num_stores)]
     with pytest.raises(ValueError, match=f"{verb} store for its inputs"):
         StoredHistory(start, stores[0], stores[1] if num_stores == 2 else None)
+
+
+def test_the_input_of_a_start_comes_if_asked_for() -> None:
+    history = open_history(3, 1, Drift())
+    push_ones(history, 0, 1, 2)
+    nodes, fresh = torch.tensor([2, 0, 1]), torch.tensor([[5.0], [7.0]])
+    with_then, alone = (history.start(nodes, 1, fresh, with_then=asked) for asked in (True, False))
+    assert with_then.then is not None
+    assert with_then.then.tolist() == [[1], [7]]
+    assert alone.then is None
+    assert torch.equal(with_then.x, alone.x)
+
+
+@pytest.mark.parametrize(("dtype", "in_place"), [(torch.bfloat16, True), (torch.int8, False)])
+def test_rows_are_located_where_they_lie_unless_they_are_encoded(dtype: torch.dtype, in_place: bool) -> None:
+    store = open_history(3, 2, Mix(0.5), dtype=dtype).values
+    store.write(torch.arange(3), torch.tensor([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]]))
+    table, rows = store.locate(torch.tensor([2, 0]))
+    assert (table is store.parts["rows"]) == (store.writable() is table) == in_place
+    found = table if rows is None else table[rows]
+    torch.testing.assert_close(found.float(), torch.tensor([[4.0, 4.0], [1.0, 1.0]]))
+
+
+def test_rows_of_a_slow_store_are_located_in_a_copy(open_tier: OpenHistory) -> None:
+    store = open_tier("worker", 3, 1, Mix(0.5)).values
+    store.write(torch.tensor([2]), torch.tensor([[4.0]]))
+    table, rows = store.locate(torch.tensor([2, 0]))
+    assert (rows, table.tolist(), store.writable()) == (None, [[4], [0]], None)

@@ -18,7 +18,9 @@ from lazygnn.warmstart import Mix
 class Untouchable(History):
     """A history that no one may use."""
 
-    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:
+    def start(
+        self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
+    ) -> Start:
         raise AssertionError("a history was read")
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:

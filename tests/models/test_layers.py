@@ -1,3 +1,6 @@
+from collections.abc import Callable
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -5,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lazygnn.models import layers
 from lazygnn.models.layers import MLP, Linear, NormKind, TargetBatchNorm, drop, make_norm, relu_dropout
 from lazygnn.ops import Csr
 
@@ -57,6 +61,24 @@ def test_a_linear_layer_starts_within_the_glorot_bound_and_adds_its_bias() -> No
     expected = dense @ layer.weight.detach() + 7
     torch.testing.assert_close(layer(dense).detach(), expected)
     torch.testing.assert_close(layer(sparse).detach(), expected)
+
+
+def test_a_linear_layer_may_have_no_bias() -> None:
+    layer = Linear(6, 2, bias=False)
+    assert [name for name, _ in layer.named_parameters()] == ["weight"]
+    for x in features():
+        torch.testing.assert_close(layer(x).detach(), features()[0] @ layer.weight.detach())
+
+
+def test_a_bias_in_front_of_a_batch_norm_would_change_nothing() -> None:
+    model = MLP(6, 5, 3, mlp_layers=3, norm="batch", dropout=0.0).double()
+    biases = [linear.bias for linear in model.linears if isinstance(linear, Linear)]
+    assert [bias is None for bias in biases] == [True, True, False]
+    x = features()[0].double()
+    expected = model(x)
+    for linear in model.linears[:-1]:
+        linear.bias = nn.Parameter(torch.randn(5, dtype=torch.float64))
+    torch.testing.assert_close(model(x), expected, rtol=0, atol=1e-12)
 
 
 def test_an_mlp_is_linear_relu_linear() -> None:
@@ -145,7 +167,8 @@ def test_layers_cover_every_parameter_once(norm: NormKind, mlp_layers: int) -> N
     assert len(groups) == mlp_layers
     listed = [id(p) for group in groups for p in group]
     assert sorted(listed) == sorted(id(p) for p in model.parameters())
-    assert all(len(group) == (2 if norm == "none" else 4) for group in groups[:-1])
+    # in front of a batch norm there is no bias
+    assert all(len(group) == {"none": 2, "batch": 3, "layer": 4}[norm] for group in groups[:-1])
     assert len(groups[-1]) == 2
 
 
@@ -171,6 +194,64 @@ def test_relu_and_dropout_in_one_drop_what_relu_gives_and_pass_the_same_entries_
 def test_relu_and_dropout_in_one_know_their_limits(p: float, training: bool) -> None:
     x = torch.randn(40, 30)
     assert torch.equal(relu_dropout(x, p, training), F.dropout(F.relu(x), p, training))
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stands in for fused activations, which mark what they are given; lists which of them were used."""
+    used: list[str] = []
+
+    def stand_in(name: str) -> Callable[..., Tensor]:
+        def mark(x: Tensor, *_: object) -> Tensor:
+            used.append(name)
+            return torch.full_like(x, 7)
+
+        return mark
+
+    names = ("batch_norm_relu_dropout", "relu_dropout")
+    module = SimpleNamespace(**{name: stand_in(name) for name in names})
+    monkeypatch.setattr(layers, "activations", lambda _: module)
+    return used
+
+
+@pytest.mark.parametrize(("norm", "name"), [("batch", "batch_norm_relu_dropout"), ("layer", "relu_dropout")])
+def test_an_mlp_uses_fused_activations_where_there_are(norm: NormKind, name: str, kernels: list[str]) -> None:
+    model = MLP(6, 5, 3, mlp_layers=3, norm=norm)
+    model(features()[0])
+    model(features()[0], 8)
+    assert kernels == [name] * 4
+    model.eval()(features()[0])
+    assert kernels == [name] * 4
+
+
+@pytest.mark.parametrize(
+    ("num_targets", "change"),
+    [
+        (5, lambda _: None),
+        (None, lambda norm: norm.eval()),
+        (None, lambda norm: norm.double()),
+        (None, lambda norm: setattr(norm, "momentum", None)),
+    ],
+    ids=["halo", "frozen", "float64", "cumulative"],
+)
+def test_a_norm_that_the_kernels_do_not_know_is_plain(
+    num_targets: int | None, change: Callable[[nn.Module], object], kernels: list[str]
+) -> None:
+    ours, plain, x = TargetBatchNorm(6), TargetBatchNorm(6), features()[0]
+    for norm in (ours, plain):
+        change(norm)
+    x = x.to(ours.weight.dtype)
+    out = ours.relu_dropout(x, num_targets, 0.0, True)
+    torch.testing.assert_close(out, plain(x, num_targets).relu(), rtol=0, atol=0)
+    assert kernels == []
+
+
+def test_a_norm_refuses_what_torch_refuses(kernels: list[str]) -> None:
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        TargetBatchNorm(6).relu_dropout(torch.ones(1, 6), None, 0.5, True)
+    with pytest.raises(RuntimeError, match="running_mean should contain 5 elements"):
+        TargetBatchNorm(6).relu_dropout(torch.ones(4, 5), None, 0.5, True)
+    assert kernels == []
 
 
 def test_a_hidden_layer_keeps_two_activations_for_backward() -> None:

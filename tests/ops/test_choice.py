@@ -49,11 +49,11 @@ def test_what_the_kernels_cannot_do_is_for_the_reference(kernels: ModuleType) ->
         assert ops._kernels(matrix(), tensor(), tensor(requires_grad=True)) is kernels
 
 
-def test_a_variable_of_the_environment_asks_for_the_kernels(
+def test_a_variable_of_the_environment_asks_for_plain_products(
     kernels: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("LAZYGNN_KERNELS")
-    assert ops._kernels(matrix(), tensor()) is reference
+    assert ops._kernels(matrix(), tensor()) is kernels
     monkeypatch.setenv("LAZYGNN_KERNELS", "reference")
     assert ops._kernels(matrix(), tensor()) is reference
     monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
@@ -61,6 +61,24 @@ def test_a_variable_of_the_environment_asks_for_the_kernels(
     monkeypatch.setenv("LAZYGNN_KERNELS", "fast")
     with pytest.raises(ValueError, match="`LAZYGNN_KERNELS` must be `auto` or `reference`, got `fast`"):
         ops._kernels(matrix(), tensor())
+
+
+def test_rows_of_a_history_are_for_the_kernels_under_the_same_conditions(
+    kernels: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ModuleType("rows")
+    monkeypatch.setattr(ops, "import_module", {"lazygnn.ops.rows": rows}.get)
+    assert ops.history_rows(tensor(), tensor(dtype=torch.bfloat16)) is rows
+    assert ops.history_rows(tensor(), tensor(is_cuda=False)) is None
+    assert ops.history_rows(tensor(), tensor(dtype=torch.float64)) is None
+    assert ops.history_rows(tensor(dtype=torch.int8)) is None
+    assert ops.history_rows(tensor(requires_grad=True)) is None
+    with torch.no_grad():
+        assert ops.history_rows(tensor(requires_grad=True)) is rows
+    monkeypatch.setattr(ops, "_fused", lambda: None)
+    assert ops.history_rows(tensor()) is None
+    monkeypatch.setenv("LAZYGNN_KERNELS", "reference")
+    assert ops.history_rows(tensor()) is None
 
 
 def test_a_broken_triton_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:

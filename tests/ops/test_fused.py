@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -24,13 +25,8 @@ pytest.importorskip("triton")
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 ON_CUDA = torch.cuda.is_available() and not INTERPRETED
+KERNELS = ["lane_rows", "piece_sums"]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-# one chunk of columns or several, one row of a program or several
-TILES = [
-    {"ROWS": 8, "NEIGHBOURS": 8, "LANES": 32, "UNROLL": 1},
-    {"ROWS": 16, "NEIGHBOURS": 4, "LANES": 4, "UNROLL": 2},
-]
-
 
 HERE = (
     pytest.param("cuda", marks=pytest.mark.gpu)
@@ -52,24 +48,22 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-@pytest.fixture(params=TILES, ids=["one chunk", "chunks"])
-def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes a tile for the one that would be measured."""
-    use_tile(request.param, monkeypatch)
+@pytest.fixture(params=[4, 8], ids=["4 at a time", "8 at a time"])
+def unroll(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many neighbours at a time, whatever the matrix."""
+    use_unroll(request.param, monkeypatch)
 
 
-@pytest.fixture
-def some_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_tile(TILES[1], monkeypatch)
-
-
-def use_tile(tile: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    import triton
-
+def use_unroll(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from lazygnn.ops import fused
 
-    monkeypatch.setattr(fused, "_suited", lambda *_, **__: [triton.Config(tile)])
-    monkeypatch.setattr(fused._tuned, "configs", [triton.Config(tile)])
+    monkeypatch.setattr(fused, "_unroll", lambda _: number)
+
+
+def use_split(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lazygnn.ops import fused
+
+    monkeypatch.setattr(fused, "_split", lambda _: number)
 
 
 def rows(num_rows: int, columns: int, device: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
@@ -86,13 +80,11 @@ def matrix(counts: list[int], num_cols: int, device: str, index: torch.dtype = t
 
 
 def exact(adj: Csr, x: Tensor, source: Tensor | None = None, alpha: float = 0.0, **heavy_ball: Any) -> Tensor:
-    """The step in float64."""
-    adj, x = adj.to(torch.float64), x.double()
-    source = (
-        torch.zeros(adj.num_rows, x.shape[1], dtype=x.dtype, device=x.device) if source is None else source.double()
-    )
-    heavy_ball = {name: v.double() if isinstance(v, Tensor) else v for name, v in heavy_ball.items()}
-    return reference.step(adj, x, source, alpha, **heavy_ball)
+    """The step in float64, on a CPU: cuSPARSE refuses a matrix of more entries than places."""
+    where, adj, x = x.device, adj.to("cpu").to(torch.float64), x.cpu().double()
+    source = torch.zeros(adj.num_rows, x.shape[1], dtype=x.dtype) if source is None else source.cpu().double()
+    heavy_ball = {name: v.cpu().double() if isinstance(v, Tensor) else v for name, v in heavy_ball.items()}
+    return reference.step(adj, x, source, alpha, **heavy_ball).to(where)
 
 
 def check(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
@@ -110,7 +102,7 @@ def test_kernels_equal_the_reference_in_the_interpreter() -> None:
     assert "passed" in done.stdout
 
 
-@pytest.mark.usefixtures("tile")
+@pytest.mark.usefixtures("unroll")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("columns", [1, 3, 17, 47, 48, 100])
 def test_a_step_is_that_of_the_reference(device: str, columns: int, dtype: torch.dtype) -> None:
@@ -127,7 +119,6 @@ def test_a_step_is_that_of_the_reference(device: str, columns: int, dtype: torch
     assert torch.equal(source, before[1])
 
 
-@pytest.mark.usefixtures("some_tile")
 @pytest.mark.parametrize(("num_rows", "num_cols", "columns"), [(0, 4, 5), (3, 4, 0), (9, 4, 5), (1, 1, 1)])
 def test_shapes_at_the_edge(device: str, num_rows: int, num_cols: int, columns: int) -> None:
     from lazygnn.ops import fused
@@ -138,7 +129,6 @@ def test_shapes_at_the_edge(device: str, num_rows: int, num_cols: int, columns: 
     check(fused.step(adj, x, source, 0.3), exact(adj, x, source, 0.3), torch.float32)
 
 
-@pytest.mark.usefixtures("some_tile")
 def test_a_matrix_without_entries_gives_the_source_alone(device: str) -> None:
     from lazygnn.ops import fused
 
@@ -147,7 +137,6 @@ def test_a_matrix_without_entries_gives_the_source_alone(device: str) -> None:
     check(fused.step(adj, x, rows(3, 5, device), 0.5), 0.5 * rows(3, 5, device).double(), torch.float32)
 
 
-@pytest.mark.usefixtures("some_tile")
 def test_indices_of_64_bits(device: str) -> None:
     from lazygnn.ops import fused
 
@@ -159,30 +148,185 @@ def test_indices_of_64_bits(device: str) -> None:
 LONG_ROWS = [[8], [16, 8], [3, 5, 8, 0, 24], [7, 9, 9, 7], [1, 100, 1], [0, 15, 0, 17, 40, 3], [7], [200, 1, 0, 90]]
 
 
-@pytest.mark.usefixtures("tile")
+@pytest.mark.usefixtures("unroll")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("counts", LONG_ROWS, ids=str)
-def test_long_rows_are_split(device: str, counts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_rows_are_split(
+    device: str, counts: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from lazygnn.ops import fused
 
-    monkeypatch.setattr(fused, "SPLIT", 8)
-    adj, x, source = matrix(counts, 15, device), rows(15, 7, device), rows(15, 7, device, seed=1)
-    check(fused.step(adj, x, source, 0.1), exact(adj, x, source, 0.1), torch.float32)
+    use_split(8, monkeypatch)
+    adj, x, source = matrix(counts, 15, device), rows(15, 17, device, dtype), rows(15, 17, device, dtype, seed=1)
+    check(fused.step(adj, x, source, 0.1), exact(adj, x, source, 0.1), dtype)
     if sum(counts) >= 8:
         row = adj.row_index()[: sum(counts) // 8 * 8].view(-1, 8)
-        assert fused._whole(adj).tolist() == (row[:, 0] == row[:, 7]).int().tolist()
+        whole = (row[:, 0] == row[:, 7]).nonzero()[:, 0]
+        plan = fused._plan(adj)
+        assert plan.whole is not None
+        assert plan.num_whole == len(whole)
+        assert plan.whole[: len(whole)].tolist() == whole.tolist()
 
 
-@pytest.mark.usefixtures("some_tile")
 @pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
 def test_a_hub_is_split(device: str, index: torch.dtype) -> None:
     from lazygnn.ops import fused
 
-    adj, x = matrix([5, 3 * fused.SPLIT, 0, 30], 40, device, index), rows(40, 47, device, torch.bfloat16)
+    adj, x = matrix([5, 3 * 64, 0, 30], 40, device, index), rows(40, 47, device, torch.bfloat16)
     check(fused.spmm(adj, x), exact(adj, x)[:4], torch.bfloat16)
-    assert fused._whole(adj).sum() == 2
+    assert fused._plan(adj).num_whole == 2
 
 
-@pytest.mark.usefixtures("some_tile")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_a_hub_has_neighbours_in_the_halo(device: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lazygnn.ops import fused
+
+    use_split(8, monkeypatch)
+    adj, x, source = matrix([30, 0, 3, 50], 9, device), rows(9, 19, device, dtype), rows(4, 19, device, dtype, seed=1)
+    adj = adj.with_value(adj.value / 10)
+    once = fused.step(adj, x, source, 0.2)
+    check(fused.run_steps([adj] * 2, x, [source] * 2, 0.2), exact(adj, once, source, 0.2)[:4], dtype)
+
+
+def test_rows_are_taken_by_length_within_windows(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lazygnn.ops import fused
+
+    monkeypatch.setattr(fused, "WINDOW", 4)
+    use_split(8, monkeypatch)
+    # of the 43 entries of the fifth row, 2 lie before its whole pieces and 1 after them
+    counts = [1, 5, 0, 8, 43, 6, 6, 2, 1, 7]
+    adj = matrix(counts, 12, device)
+    assert fused._plan(adj).order.tolist() == [3, 1, 0, 2, 5, 6, 4, 7, 9, 8]
+    x, source = rows(12, 5, device), rows(10, 5, device, seed=1)
+    out = fused.step(adj, x, source, 0.1)
+    check(out, exact(adj, x, source, 0.1), torch.float32)
+    monkeypatch.setattr(fused, "WINDOW", 4096)
+    alike = matrix(counts, 12, device)
+    assert fused._plan(alike).order.tolist() == [3, 9, 5, 6, 1, 4, 7, 0, 8, 2]
+    assert torch.equal(fused.step(alike, x, source, 0.1), out)
+
+
+def test_rows_of_equal_length_keep_their_order(device: str) -> None:
+    from lazygnn.ops import fused
+
+    adj, x = matrix([1] * 40, 40, device), rows(40, 5, device)
+    plan = fused._plan(adj)
+    assert plan.order.tolist() == list(range(40))
+    assert plan.order.dtype == torch.int32
+    # too few entries for a piece
+    assert plan.whole is None
+    check(fused.spmm(adj, x), exact(adj, x), torch.float32)
+
+
+def test_a_plan_belongs_to_a_pattern(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lazygnn.ops import fused
+
+    use_split(8, monkeypatch)
+    adj, x = matrix([3, 20, 9, 30], 6, device), rows(6, 5, device)
+    plan = fused._plan(adj)
+    assert fused._plan(adj) is plan
+    assert fused._plan(adj.with_value(2 * adj.value)) is plan
+    assert fused._plan(adj.with_value(2 * adj.value).T) is fused._plan(adj.T)
+    for other in (adj.rows(2), adj.T, adj.select(torch.tensor([3, 0], device=device)), adj.to(torch.float16)):
+        assert fused._plan(other) is not plan
+        assert sorted(fused._plan(other).order.tolist()) == list(range(other.num_rows))
+        y = rows(other.num_cols, 5, device)
+        check(fused.spmm(other, y), exact(other, y)[: other.num_rows], torch.float32)
+    check(fused.spmm(adj, x), exact(adj, x)[:4], torch.float32)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("counts", [[3, 0, 9, 1, 20, 0, 5, 7], [50, 1, 0, 20]], ids=str)
+def test_bits_do_not_depend_on_how_many_come_at_a_time(
+    device: str, counts: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lazygnn.ops import fused
+
+    use_split(16, monkeypatch)
+    adj, x, source = matrix(counts, 15, device), rows(15, 47, device, dtype), rows(15, 47, device, dtype, seed=1)
+    results = []
+    for number in (4, 8, 12):
+        use_unroll(number, monkeypatch)
+        results.append(fused.step(adj, x, source, 0.1))
+    check(results[0], exact(adj, x, source, 0.1), dtype)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
+    # nor on how the rows lie that are added
+    padded = fused.empty_rows(15, source).copy_(source)
+    assert fused._is_aligned(padded)
+    assert not fused._is_aligned(source)
+    assert torch.equal(results[0], fused.step(adj, x, padded, 0.1))
+
+
+def moved(entries: Tensor, before: int, after: int) -> Tensor:
+    """The same entries between others that must not be used."""
+    poison = torch.nan if entries.is_floating_point() else 1 << 30
+    memory = torch.full((before + len(entries) + after,), poison, dtype=entries.dtype, device=entries.device)
+    memory[before : before + len(entries)] = entries
+    return memory[before : before + len(entries)]
+
+
+@pytest.mark.parametrize("value", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize(("before", "after"), [(0, 8), (8, 8), (1, 8), (3, 0), (0, 0)])
+def test_entries_may_lie_anywhere(device: str, before: int, after: int, index: torch.dtype, value: torch.dtype) -> None:
+    from lazygnn.ops import fused
+
+    for counts in ([3, 0, 9, 1], [2, 0], [0, 3], [4]):
+        adj = matrix(counts, 15, device, index)
+        col, values = moved(adj.col, before, after), moved(adj.value.to(value), before, after)
+        adj, x = Csr(adj.rowptr, col, values, 15), rows(15, 5, device)
+        if before in (0, 8) and after:
+            assert (fused._at_once(col), fused._at_once(values)) == (16 // col.element_size(), 4)
+        if before in (1, 3):
+            assert (fused._at_once(col), fused._at_once(values)) == (1, 1)
+        check(fused.spmm(adj, x), exact(adj, x)[: len(counts)], torch.float32)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="watches the loads of the interpreter")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nothing_is_read_beyond_the_end(device: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    from lazygnn.ops import fused
+
+    memory: list[Tensor] = []
+    loads = 0
+    load, kernels = InterpreterBuilder.create_masked_load, {name: getattr(fused, name) for name in KERNELS}
+
+    def watched(self: Any, ptrs: Any, mask: Any, *options: Any, **more: Any) -> Any:
+        nonlocal loads
+        at, size = ptrs.data[mask.data], ptrs.get_element_ty().primitive_bitwidth // 8
+        inside = np.zeros(at.shape, bool)
+        for storage in (tensor.untyped_storage() for tensor in memory):
+            begin = storage.data_ptr()
+            inside |= (at >= begin) & (at + size <= begin + storage.nbytes())
+        assert inside.all()
+        loads += at.size
+        return load(self, ptrs, mask, *options, **more)
+
+    class Launched:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __getitem__(self, grid: Any) -> Callable[..., Any]:
+            def launch(**given: Any) -> None:
+                memory[:] = [tensor for tensor in given.values() if isinstance(tensor, Tensor)]
+                kernels[self.name][grid](**given)
+
+            return launch
+
+    for name in KERNELS:
+        monkeypatch.setattr(fused, name, Launched(name))
+    monkeypatch.setattr(InterpreterBuilder, "create_masked_load", watched)
+    use_split(8, monkeypatch)
+    for counts in ([3, 0, 9, 1], [2, 30, 5], [1], [0, 0]):
+        adj, x, source = matrix(counts, 6, device), rows(6, 19, device, dtype), rows(6, 19, device, dtype, seed=1)
+        fused.step(adj, x, source, 0.1, previous=source, momentum=0.5)
+        fused.run_steps([adj] * 2, x, [source] * 2, 0.1)
+    assert loads > 1000
+
+
 @pytest.mark.parametrize(
     "view",
     [
@@ -204,7 +348,6 @@ def test_views_are_read_as_they_are(device: str, view: Callable[[Tensor], Tensor
     check(fused.step(adj, x, source, 0.2), exact(adj, x, source, 0.2), torch.float32)
 
 
-@pytest.mark.usefixtures("some_tile")
 def test_rows_are_padded_once(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from lazygnn.ops import fused
 
@@ -218,7 +361,6 @@ def test_rows_are_padded_once(device: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert fused._aligned(last) is not last
 
 
-@pytest.mark.usefixtures("some_tile")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_heavy_ball_term_is_added(device: str, dtype: torch.dtype) -> None:
     from lazygnn.ops import fused
@@ -229,7 +371,6 @@ def test_the_heavy_ball_term_is_added(device: str, dtype: torch.dtype) -> None:
     check(fused.step(adj, x, source, 0.1, **given), exact(adj, x, source, 0.1, **given), dtype)
 
 
-@pytest.mark.usefixtures("some_tile")
 @pytest.mark.parametrize("momentum", [0.0, 0.3])
 @pytest.mark.parametrize("reach", [[], [4], [4, 4, 4], [9, 9], [7, 5, 4], [4, 6]], ids=str)
 def test_diffusion_is_that_of_the_reference(device: str, reach: list[int], momentum: float) -> None:
@@ -245,35 +386,34 @@ def test_diffusion_is_that_of_the_reference(device: str, reach: list[int], momen
     assert torch.equal(x, before)
 
 
-@pytest.mark.usefixtures("some_tile")
 def test_a_frozen_halo_is_not_copied(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from lazygnn.ops import fused
 
     adj, x = matrix([3, 5, 2], 90, device), rows(90, 4, device)
     sizes: list[int] = []
-    empty = fused._empty
+    empty = fused.empty_rows
 
     def counted(num_rows: int, like: Tensor) -> Tensor:
         sizes.append(num_rows)
         return empty(num_rows, like)
 
-    monkeypatch.setattr(fused, "_empty", counted)
+    monkeypatch.setattr(fused, "empty_rows", counted)
     fused.run_steps([adj] * 4, x, [x] * 4, 0.2)
     assert sizes == [3] * 4
 
 
-@pytest.mark.usefixtures("some_tile")
 def test_many_columns_are_taken_in_turn(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from lazygnn.ops import fused
 
-    monkeypatch.setattr(fused, "_MAX_LANES", 2)
     adj = matrix([4, 0, 7], 5, device)
-    x, source, previous = (rows(5, 75, device, seed=seed) for seed in range(3))
-    given: dict[str, Any] = {"previous": previous, "momentum": 0.4}
-    check(fused.step(adj, x, source, 0.1, **given), exact(adj, x, source, 0.1, **given), torch.float32)
+    for lanes, columns in ((2, 75), (32, 140)):
+        monkeypatch.setattr(fused, "_MAX_LANES", lanes)
+        x, source, previous = (rows(5, columns, device, seed=seed) for seed in range(3))
+        given: dict[str, Any] = {"previous": previous, "momentum": 0.4}
+        check(fused.step(adj, x, source, 0.1, **given), exact(adj, x, source, 0.1, **given), torch.float32)
 
 
-@pytest.mark.usefixtures("tile")
+@pytest.mark.usefixtures("unroll")
 def test_a_row_that_is_not_a_neighbour_does_not_matter(device: str) -> None:
     from lazygnn.ops import fused
 
@@ -283,7 +423,6 @@ def test_a_row_that_is_not_a_neighbour_does_not_matter(device: str) -> None:
     assert fused.spmm(adj, x).tolist() == [[1], [3], [0]]
 
 
-@pytest.mark.usefixtures("some_tile")
 def test_types_may_differ(device: str) -> None:
     from lazygnn.ops import fused
 
@@ -302,59 +441,65 @@ def test_shapes_that_do_not_fit_are_refused(device: str) -> None:
         fused.step(adj, x, x[:2], 0.1)
     with pytest.raises(ValueError, match=r"`previous` has shape \(5, 6\); the step needs \(3, 7\)"):
         fused.step(adj, x, x, 0.1, previous=x[:, 1:], momentum=0.5)
-
-
-@pytest.mark.skipif(not INTERPRETED and not ON_CUDA, reason="runs in the interpreter's process")
-@pytest.mark.parametrize("unit", [4, 8])
-def test_there_is_a_tile_for_every_shape(unit: int) -> None:
-    from lazygnn.ops import fused
-
-    for vectors in range(1, fused._MAX_CHUNKS * fused._MAX_LANES + 1):
-        for degree in (1, 2, 8, 64, 1024):
-            tiles = fused._suited(fused.TILES, {}, COLUMNS=vectors * unit, UNIT=unit, DEGREE=degree)
-            assert 1 <= len(tiles) <= 16
-    for tile in fused.TILES:
-        shape = tile.kwargs["ROWS"] * tile.kwargs["NEIGHBOURS"] * tile.kwargs["LANES"]
-        assert shape == 32 * tile.num_warps
+    tall, x = matrix([4, 0, 7], 2, device), rows(2, 7, device)
+    with pytest.raises(ValueError, match=r"`x` has shape \(2, 7\); the step needs \(3, 7\) or more rows"):
+        fused.step(tall, x, rows(3, 7, device), 0.1, previous=rows(3, 7, device), momentum=0.5)
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
 @pytest.mark.parametrize("halo", [False, True], ids=["whole", "halo"])
-@pytest.mark.parametrize(("bits", "unit", "lanes"), [("fp32", 4, 4), ("bf16", 8, 2)])
-def test_neighbours_are_gathered_16_bytes_at_a_time(
-    bits: str, unit: int, lanes: int, halo: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("bits", "unit"), [("fp32", 4), ("bf16", 8), ("fp16", 8)])
+def test_all_is_loaded_16_bytes_at_a_time(
+    bits: str, unit: int, halo: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compiles for a device that need not be there, in both versions of the kernel a pass takes."""
+    from lazygnn.ops.kernels import lane_rows, piece_sums
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    types = {"order": "*i32", "rowptr": "*i32", "col": "*i32", "value": "*fp32", "pieces": "*fp32", "keep": "fp32"}
+    types |= {"alpha": "fp32", "momentum": "fp32", "whole": "*i32", "num_whole": "*i64"}
+    types |= dict.fromkeys(("x", "halo", "source", "out"), f"*{bits}")
+    fixed: dict[str, Any] = {"X_STRIDE": 48 // unit, "HALO_STRIDE": 48 // unit, "UNIT": unit, "SPLIT": 512}
+    fixed |= {} if halo else {"halo": None}
+    own = {"previous": None, "OWN_COLUMNS": 48, "OWN_UNIT": unit, "COLS_AT_ONCE": 4, "VALUES_AT_ONCE": 4}
+    code = compiled(lane_rows, types, fixed | own | {"LANES": 48 // unit, "UNROLL": 4})
+    # the source; indices and values, ahead and in the loop; neighbours; four pieces of 48 columns in float32
+    assert len(re.findall(r"ld\.global\.v4\.b32", code)) == 1 + 2 * 2 + 4 + 4 * unit // 4
+    assert len(re.findall(r"st\.global\.v4\.b32", code)) == 1
+    # the order and the ends of a row are all that comes one by one, and nothing is handed from lane to lane
+    assert len(re.findall(r"ld\.global\.b\d", code)) == 3
+    assert ".shared" not in code
+    lanes = 2 ** math.ceil(math.log2(48 / unit))
+    code = compiled(piece_sums, types, fixed | {"COLUMNS": 48, "NEIGHBOURS": 8, "WIDTH": lanes * unit, "UNROLL": 4})
+    assert len(re.findall(r"ld\.global\.v4\.b32", code)) >= 4
+
+
+def compiled(kernel: Any, types: dict[str, str], fixed: dict[str, Any]) -> str:
+    """What a kernel becomes for one warp of an H100 or H200."""
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from lazygnn.ops.kernels import row_sums
-
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    types = {"rowptr": "*i32", "col": "*i32", "value": "*fp32", "pieces": "*fp32", "keep": "fp32", "alpha": "fp32"}
-    types |= {"x": f"*{bits}", "source": f"*{bits}", "out": f"*{bits}", "momentum": "fp32"}
-    fixed: dict[str, Any] = {"COLUMNS": 48, "SOURCE_COLUMNS": 47, "UNIT": unit, "SPLIT": 512, "DEGREE": 64}
-    fixed |= {"ROWS": 1, "NEIGHBOURS": 32 // lanes, "LANES": lanes, "UNROLL": 4, "previous": None}
-    types, fixed = (types | {"halo": f"*{bits}"}, fixed) if halo else (types, fixed | {"halo": None})
-    names: list[str] = vars(row_sums)["arg_names"]
+    names: list[str] = kernel.arg_names
     signature = {name: "constexpr" if name in fixed else types.get(name, "i32") for name in names}
     aligned = {(at,): [["tt.divisibility", 16]] for at, name in enumerate(names) if signature[name].startswith("*")}
-    source = triton.compiler.ASTSource(fn=row_sums, signature=signature, constexprs=fixed, attrs=aligned)
+    source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=fixed, attrs=aligned)
     options = {"num_warps": 1, "enable_fp_fusion": False}
     code: str = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options).asm["ptx"]
-    # three chunks of four tiles, and the pieces
-    assert len(re.findall(r"ld\.global\.v4\.b32", code)) >= 3 * 4 + 3
+    return code
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("columns", [16, 47, 256, 700])
-def test_measured_tiles_give_the_reference(columns: int, dtype: torch.dtype) -> None:
+def test_compiled_kernels_give_the_reference(columns: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
     counts = (torch.rand(3000, generator=torch.Generator().manual_seed(0)) ** -1.2).clamp(max=2900).long().tolist()
     adj = matrix(counts, 5000, "cuda")
     x, source = rows(5000, columns, "cuda", dtype), rows(3000, columns, "cuda", dtype, seed=1)
     out = ops.run_steps([adj] * 2, x, [source] * 2, 0.2)
+    # the kernels, not cuSPARSE
+    assert "plan" in adj.derived
     expected = exact(adj, ops.step(adj, x, source, 0.2), source, 0.2)[:3000]
     torch.testing.assert_close(out.double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=2e-4)
     assert torch.equal(out, ops.run_steps([adj] * 2, x, [source] * 2, 0.2))
@@ -362,18 +507,22 @@ def test_measured_tiles_give_the_reference(columns: int, dtype: torch.dtype) -> 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
-def test_a_step_can_be_captured_and_waits_for_nothing() -> None:
+def test_a_step_can_be_captured_and_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
     adj, x = matrix([30] * 999 + [5000], 1000, "cuda"), rows(1000, 47, "cuda")
+    alike = matrix([30] * 999 + [5000], 1000, "cuda")
     expected = ops.run_steps([adj] * 2, x, [x] * 2, 0.2)
+    assert "plan" in adj.derived
     torch.cuda.set_sync_debug_mode("error")
     try:
         ops.run_steps([adj] * 2, x, [x] * 2, 0.2)
         # another matrix of the kind is worked out without a word from the device
-        ops.run_steps([adj.with_value(adj.value)] * 2, x, [x] * 2, 0.2)
+        ops.run_steps([alike] * 2, x, [x] * 2, 0.2)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out = ops.run_steps([adj] * 2, x, [x] * 2, 0.2)
+        # a matrix that has the pattern of one known finds its plan
+        out = ops.run_steps([adj, adj.with_value(adj.value)], x, [x] * 2, 0.2)
     graph.replay()
     assert torch.equal(out, expected)

@@ -18,6 +18,8 @@ def test_a_batch_that_is_there_is_handed_out_as_it_is(block_graph: Graph) -> Non
     batch, uploads = Batch.full(block_graph, 2), Uploads(torch.device("cpu"))
     assert uploads.announce(batch) is batch
     assert uploads.take(batch) is batch
+    uploads.stage_next(batch)
+    uploads.stage(batch)
     assert uploads.bring(batch) is batch
     assert uploads.idle
 
@@ -69,15 +71,38 @@ def test_a_graph_can_bring_its_batch(block_graph: Graph) -> None:
         here = uploads.bring(batch)
         total.add_(torch.as_tensor(here.x).sum()).add_(here.adjs[0].value.sum())
 
+    uploads.stage(batch)
     visit()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         visit()
     for _ in range(3):
+        uploads.stage(batch)
         graph.replay()
     expected = 4 * (float(torch.as_tensor(batch.x).sum()) + float(batch.adjs[0].value.sum()))
     assert float(total) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.gpu
+@gpu
+def test_features_are_laid_out_ahead_and_always_read_in_one_place(block_graph: Graph) -> None:
+    uploads, batches = Uploads(torch.device("cuda")), list(pinned(block_graph))
+    places = {}
+    for batch in batches:
+        uploads.stage(batch)
+        places[batch] = torch.as_tensor(uploads.bring(batch).x).data_ptr()
+    order = [*batches[::-1], *batches, batches[2], batches[2]]
+    for batch, following in zip(order, [*order[1:], batches[0]], strict=True):
+        uploads.stage(batch)
+        torch.cuda._sleep(2_000_000)
+        uploads.stage_next(following)
+        brought = uploads.bring(batch)
+        assert torch.as_tensor(brought.x).data_ptr() == places[batch]
+        assert_same(brought, batch)
+    # another one than the one on the shelf
+    uploads.stage(batches[3])
+    assert_same(uploads.bring(batches[3]), batches[3])
 
 
 @pytest.mark.gpu

@@ -14,6 +14,13 @@ from torch import Tensor
 from lazygnn.history.codec import Codec, Parts
 
 
+class Located(NamedTuple):
+    """Rows that lie on the compute device."""
+
+    table: Tensor  # [M, C]
+    rows: Tensor | None  # those that are meant; None stands for all of them, in order
+
+
 class Store(ABC):
     """Rows of numbers, read and written by row index; indices are distinct and never changed in place.
 
@@ -36,6 +43,14 @@ class Store(ABC):
     @abstractmethod
     def write(self, rows: Tensor, values: Tensor) -> None:
         """Overwrites these rows; a later `read` sees them."""
+
+    def locate(self, rows: Tensor) -> Located:
+        """Where these rows can be read before anything is written; a copy, in place of `read`, or where they lie."""
+        return Located(self.read(rows), None)
+
+    def writable(self) -> Tensor | None:
+        """All rows, to be written now in place of `write`; `None` where it takes more than that."""
+        return None
 
     def read_columns(self, columns: Tensor) -> Tensor:
         """A copy of some columns of all rows in host memory, in float32 at least, made block by block."""
@@ -75,7 +90,7 @@ class Start(NamedTuple):
     """Where a pass starts, and what its answer to a change of the input is measured from."""
 
     x: Tensor  # [V, C]
-    then: Tensor | None  # [F, C], the input that the start belongs to; None stands for zero
+    then: Tensor | None  # [F, C], the input that the start belongs to; None stands for zero, or was not asked for
 
 
 class History(ABC):
@@ -86,10 +101,12 @@ class History(ABC):
         """Says that `start` is called soon with these very `nodes`; changes nothing but the time that takes."""
 
     @abstractmethod
-    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:
+    def start(
+        self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
+    ) -> Start:
         """Start value of all `nodes`; `fresh` covers the first of them, the targets at least.
 
-        `change` is the weight with which what is new in `fresh` enters.
+        `change` is the weight with which what is new in `fresh` enters. Without `with_then` the start comes alone.
         """
 
     @abstractmethod
@@ -108,7 +125,15 @@ class NoHistory(History):
     def prefetch(self, nodes: Tensor, num_targets: int) -> None:
         """Has nothing to fetch."""
 
-    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:  # noqa: ARG002
+    def start(
+        self,
+        nodes: Tensor,
+        num_targets: int,  # noqa: ARG002
+        fresh: Tensor,
+        change: float = 1.0,
+        *,
+        with_then: bool = True,  # noqa: ARG002
+    ) -> Start:
         """The fresh rows, all of which is new, then zeros."""
         return Start(pad_rows(fresh if change == 1 else change * fresh, len(nodes)), None)
 

@@ -5,7 +5,7 @@ On a CPU this serves the rows in host memory and on disk as well, since there is
 
 from torch import Tensor
 
-from lazygnn.history.base import Store
+from lazygnn.history.base import Located, Store
 
 
 class DeviceStore(Store):
@@ -21,3 +21,13 @@ class DeviceStore(Store):
         """Scatters."""
         here = self.parts["rows"].device
         self._scatter(rows.to(here), self.codec.encode(values.to(here)))
+
+    def locate(self, rows: Tensor) -> Located:
+        """Where they lie, unless they have to be decoded."""
+        table = self.parts["rows"]
+        return Located(table, rows.to(table.device)) if table.is_floating_point() else super().locate(rows)
+
+    def writable(self) -> Tensor | None:
+        """The tensor of rows, unless there is another beside it."""
+        table = self.parts["rows"]
+        return table if table.is_floating_point() else None

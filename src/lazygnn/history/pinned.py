@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lazygnn.history.base import Located
 from lazygnn.history.codec import Codec, Layout, Parts
 from lazygnn.history.device import DeviceStore
 
@@ -51,16 +52,30 @@ class PinnedStore(DeviceStore):
 
     def read(self, rows: Tensor) -> Tensor:
         """Takes what was prefetched, or gathers now."""
-        fetch = self._fetch
-        self._settle()
-        if fetch is None or (fetch.rows.data_ptr(), fetch.rows.shape) != (rows.data_ptr(), rows.shape):
-            return super().read(rows)
-        return self.codec.decode(fetch.parts)
+        fetched = self._take(rows)
+        return super().read(rows) if fetched is None else self.codec.decode(fetched)
+
+    def locate(self, rows: Tensor) -> Located:
+        """Takes what was prefetched, or gathers now: a kernel that also computes uses the bus badly."""
+        fetched = self._take(rows) if self.parts["rows"].is_floating_point() else None
+        return Located(self.read(rows) if fetched is None else fetched["rows"], None)
 
     def write(self, rows: Tensor, values: Tensor) -> None:
         """Scatters; what was prefetched is outdated."""
         self._settle()
         super().write(rows, values)
+
+    def writable(self) -> Tensor | None:
+        """Nothing, for the same reason."""
+        return None
+
+    def _take(self, rows: Tensor) -> Parts | None:
+        """What was prefetched, if these are the rows."""
+        fetch = self._fetch
+        self._settle()
+        if fetch is None or (fetch.rows.data_ptr(), fetch.rows.shape) != (rows.data_ptr(), rows.shape):
+            return None
+        return fetch.parts
 
     def _settle(self) -> None:
         if self._fetch is not None:

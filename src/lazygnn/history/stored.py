@@ -5,10 +5,12 @@
 
 import math
 from collections.abc import Mapping
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
+from lazygnn import ops
 from lazygnn.history.base import History, Start, Store, check_state
 from lazygnn.warmstart import WarmStart
 
@@ -48,15 +50,21 @@ class StoredHistory(History):
         if self.inputs is not None:
             self.inputs.prefetch(nodes[:num_targets])
 
-    def start(self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0) -> Start:
+    def start(
+        self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
+    ) -> Start:
         """Warm-starts the rows that `fresh` covers; the rest stand at their stored value."""
         fresh = fresh.to(self.values.codec.compute_dtype)
+        kernels = ops.history_rows(fresh) if self._complete else None
+        if kernels is not None:
+            return self._start_at_once(kernels, nodes, num_targets, fresh, change, with_then)
         stored = self.values.read(nodes)
         then = None if self.inputs is None else self.inputs.read(nodes[:num_targets])
         known = None if self._complete else self._known(nodes[: len(fresh)])
         if self.measure and then is not None:
             self._measure(fresh[:num_targets], then, known)
         warm = self.warm.targets(fresh[:num_targets], stored[:num_targets], then, change)
+        then = then if with_then else None
         if len(fresh) > num_targets:
             warm = torch.cat((warm, self.warm.halo(fresh[num_targets:], stored[num_targets : len(fresh)])))
             then = None if then is None else torch.cat((then, fresh[num_targets:]))
@@ -71,11 +79,12 @@ class StoredHistory(History):
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
         """Stores result and input of a pass and notes when."""
-        self.values.write(targets, values[: len(targets)])
-        if self.inputs is not None:
-            self.inputs.write(targets, fresh[: len(targets)])
-        step = self.num_pushes.to(self.pushed.dtype).expand(len(targets))
-        self.pushed.index_copy_(0, targets.to(self.pushed.device), step)
+        if not self._push_at_once(targets, values.detach(), fresh.detach()):
+            self.values.write(targets, values[: len(targets)])
+            if self.inputs is not None:
+                self.inputs.write(targets, fresh[: len(targets)])
+            step = self.num_pushes.to(self.pushed.dtype).expand(len(targets))
+            self.pushed.index_copy_(0, targets.to(self.pushed.device), step)
         self.num_pushes += 1
         self._rows_pushed += len(targets)
         self._complete = self._complete or self._covers_all(len(targets))
@@ -139,6 +148,28 @@ class StoredHistory(History):
         self.num_pushes.copy_(state["num_pushes"])
         self._complete = bool(state["complete"])
         self._rows_pushed = int((self.pushed >= 0).sum())
+
+    def _start_at_once(
+        self, kernels: ModuleType, nodes: Tensor, num_targets: int, fresh: Tensor, change: float, with_then: bool
+    ) -> Start:
+        values = self.values.locate(nodes)
+        inputs = None if self.inputs is None else self.inputs.locate(nodes[:num_targets])
+        blend = self.warm.blend(change)._asdict()
+        x, then = kernels.gather(values, inputs, fresh, num_targets, **blend, with_then=with_then or self.measure)
+        if self.measure and then is not None:
+            self._measure(fresh[:num_targets], then[:num_targets], None)
+        return Start(x, then if with_then else None)
+
+    def _push_at_once(self, targets: Tensor, values: Tensor, fresh: Tensor) -> bool:
+        """Writes everything with one kernel, if there is one for it."""
+        tables = [table for store in self._stores().values() if (table := store.writable()) is not None]
+        new = [values, fresh][: len(self._stores())]
+        kernels = ops.history_rows(*tables, *new) if len(tables) == len(new) else None
+        if kernels is None:
+            return False
+        pairs = list(zip(tables, new, strict=True))
+        kernels.scatter(targets.to(self.pushed.device), pairs, self.pushed, self.num_pushes)
+        return True
 
     def _stores(self) -> dict[str, Store]:
         return {"values": self.values} | ({} if self.inputs is None else {"inputs": self.inputs})

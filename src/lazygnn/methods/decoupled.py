@@ -42,11 +42,15 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     halo: Literal["frozen", "paper", "none"] = Field("frozen", description="neighbours around a batch; see the docs")
     num_layers: int = Field(2, ge=1, description="steps of a pass")
     start: Literal["drift", "mix"] = Field("drift", description="warm start; mix is the paper's")
-    beta: float = Field(0.1, ge=0, le=1, description="weight of fresh features in the start value")
+    beta: float | None = Field(
+        None, ge=0, le=1, description="weight of fresh features in the start value; empty is 0.1 for every two steps"
+    )
     gamma: float = Field(1.0, ge=0, le=1, description="weight of fresh gradients; 1 keeps no gradient history")
     halo_gradients: bool = Field(False, description="keep gradients for the halo, which carries them over cut edges")
-    response: Literal["plain", "fitted"] = Field("plain", description="answer to a change of the input; needs drift")
-    level: float = Field(0.8, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
+    response: Literal["auto", "fitted", "plain"] = Field(
+        "auto", description="answer to a change of the input; auto is fitted, but plain for a mix, which sees no change"
+    )
+    level: float = Field(0.9, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
     eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
     eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference keeps a row per node")
@@ -56,7 +60,7 @@ class PaperOptions(LazyGNNOptions):
     """Lazy propagation as the paper describes it."""
 
     start: Literal["drift", "mix"] = Field("mix", description="warm start")
-    beta: float = Field(0.5, ge=0, le=1, description="weight of fresh features in the start value")
+    beta: float | None = Field(0.5, ge=0, le=1, description="weight of fresh features in the start value")
     gamma: float = Field(0.5, ge=0, le=1, description="weight of fresh gradients")
     halo: Literal["frozen", "paper", "none"] = Field("paper", description="neighbours around a batch")
 
@@ -90,6 +94,11 @@ def _appnp(options: APPNPOptions, graph: Graph, place: Place) -> Model:  # noqa:
     return transform_and(ExactPropagation(options.alpha, options.num_layers), options, graph)
 
 
+def mix_of(options: LazyGNNOptions) -> float:
+    """Weight of fresh features in the start value: the option, or what reaches as far as ten exact steps do."""
+    return 1 - 0.9 ** (options.num_layers / 2) if options.beta is None else options.beta
+
+
 def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
     def history(name: str, start: WarmStart) -> History:
         return options.open(graph, channels_of(options, graph), start, place, name) if place.training else NoHistory()
@@ -106,12 +115,14 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
 
     if options.response == "fitted" and options.start != "drift":
         raise ConfigError("`response=fitted` looks at changes of the input, which `start=drift` keeps; set that too")
-    fitted = place.training and options.response == "fitted"
+    mix, response = mix_of(options), None
+    if place.training and options.start == "drift" and options.response != "plain":
+        response = fit_response(graph.adj, options.alpha, options.num_layers, mix=mix, level=options.level)
     propagation = LazyPropagation(
         options.alpha,
-        history("features", start(options.beta)),
+        history("features", start(mix)),
         gradients,
-        response=fit_response(graph.adj, options.alpha, options.num_layers, level=options.level) if fitted else None,
+        response=response,
         eval_layers=options.eval_layers,
         eval_tolerance=options.eval_tolerance,
     )

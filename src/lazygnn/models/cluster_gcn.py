@@ -22,6 +22,8 @@ class ClusterGCN(Model):
         diag_lambda: How much more a node counts for itself; 0 leaves the plain mean.
     """
 
+    replayable = True
+
     def __init__(self, gcn: GCN, *, diag_lambda: float = 0.0) -> None:
         super().__init__()
         if diag_lambda < 0:

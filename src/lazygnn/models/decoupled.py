@@ -31,6 +31,8 @@ class Decoupled(Model):
         scratch: Folder for what inference holds of every node, where that is too much for memory.
     """
 
+    replayable = True
+
     def __init__(
         self, transform: MLP, propagation: Propagation, head: Linear | None = None, *, scratch: Path | None = None
     ) -> None:

@@ -40,6 +40,8 @@ class GCN(Model):
         histories: One after each layer but the last, for batches with a halo.
     """
 
+    replayable = True
+
     def __init__(
         self,
         in_channels: int,

@@ -43,6 +43,8 @@ class GCNII(Model):
         histories: One after each convolution but the last, for batches with a halo.
     """
 
+    replayable = True
+
     def __init__(
         self,
         in_channels: int,

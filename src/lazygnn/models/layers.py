@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from lazygnn.ops import Csr, aggregate, dropout_
+from lazygnn.ops import Csr, activations, aggregate, dropout_
 
 NormKind = Literal["batch", "layer", "none"]
 
@@ -42,7 +42,10 @@ class MLP(nn.Module):
         if mlp_layers < 1:
             raise ValueError(f"`mlp_layers` must be at least 1, got {mlp_layers}")
         sizes = [in_channels, *[hidden_channels] * (mlp_layers - 1), out_channels]
-        self.linears = nn.ModuleList(Linear(a, b) for a, b in pairwise(sizes))
+        # a batch norm takes away whatever is added in front of it
+        biases = [*[norm != "batch"] * (mlp_layers - 1), True]
+        layers = zip(pairwise(sizes), biases, strict=True)
+        self.linears = nn.ModuleList(Linear(a, b, bias=bias) for (a, b), bias in layers)
         self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(mlp_layers - 1))
         self.dropout = dropout
         self.input_dropout = input_dropout
@@ -52,8 +55,10 @@ class MLP(nn.Module):
         h = drop(x, self.input_dropout, self.training)
         for linear, norm in zip(self.linears, self.norms, strict=False):
             h = linear(h)
-            h = norm(h, num_targets) if isinstance(norm, TargetBatchNorm) else norm(h)
-            h = relu_dropout(h, self.dropout, self.training)
+            if isinstance(norm, TargetBatchNorm):
+                h = norm.relu_dropout(h, num_targets, self.dropout, self.training)
+            else:
+                h = relu_dropout(norm(h), self.dropout, self.training)
         out: Tensor = self.linears[-1](h)
         return out
 
@@ -68,19 +73,22 @@ class MLP(nn.Module):
 class Linear(nn.Module):
     """`x W + b` for dense or sparse `x`; the weight is kept as [in, out], the form a sparse product needs."""
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
+    def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True) -> None:
         super().__init__()
         # Glorot, as in APPNP and GCN; the bias starts at zero
         bound = math.sqrt(6 / (in_channels + out_channels))
         self.weight = nn.Parameter(torch.empty(in_channels, out_channels).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(out_channels))
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(out_channels))
+        else:
+            self.register_parameter("bias", None)
 
     def forward(self, x: Tensor | Csr) -> Tensor:
         """Multiplies; sparse rows are never made dense."""
         if isinstance(x, Csr):
-            weight, bias = autocasted(self.weight), autocasted(self.bias)
-            return aggregate(x, weight) + bias
-        return torch.addmm(self.bias, x, self.weight)
+            out = aggregate(x, autocasted(self.weight))
+            return out if self.bias is None else out + autocasted(self.bias)
+        return x @ self.weight if self.bias is None else torch.addmm(self.bias, x, self.weight)
 
 
 class TargetBatchNorm(nn.BatchNorm1d):
@@ -97,6 +105,23 @@ class TargetBatchNorm(nn.BatchNorm1d):
         halo = F.batch_norm(x[num_targets:], mean, variance, self.weight, self.bias, training=False, eps=self.eps)
         return torch.cat((targets, halo))
 
+    def relu_dropout(self, x: Tensor, num_targets: int | None, p: float, training: bool) -> Tensor:
+        """`dropout(relu(...))` of the same, in one where there are kernels for it."""
+        kernels = activations(x) if training and 0 <= p < 1 and self._can_fuse(x, num_targets) else None
+        if kernels is None:
+            return relu_dropout(self(x, num_targets), p, training)
+        out: Tensor = kernels.batch_norm_relu_dropout(x, self, p)
+        return out
+
+    def _can_fuse(self, x: Tensor, num_targets: int | None) -> bool:
+        """Whether all rows count, and there is nothing to refuse: of one row there is no variance."""
+        # a compiler fuses by itself
+        if torch.compiler.is_compiling():
+            return False
+        usual = self.affine and self.track_running_stats and self.momentum is not None
+        fits = usual and x.shape[1:] == self.weight.shape and self.weight.dtype == torch.float32
+        return fits and self.training and len(x) > 1 and num_targets in (None, len(x))
+
 
 class TypedLayerNorm(nn.LayerNorm):
     """Layer norm whose result has the type of its input, where autocast would hand out float32."""
@@ -111,7 +136,9 @@ def relu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     # a compiler sees to that itself
     if not training or not 0 < p < 1 or torch.compiler.is_compiling():
         return F.dropout(F.relu(x), p, training)
-    out: Tensor = _ReluDropout.apply(x, p)  # type: ignore[no-untyped-call]
+    kernels = activations(x)
+    function = _ReluDropout.apply if kernels is None else kernels.relu_dropout
+    out: Tensor = function(x, p)
     return out
 
 

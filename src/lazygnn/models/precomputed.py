@@ -60,6 +60,8 @@ class SGC(Model):
         out_channels: Number of outputs.
     """
 
+    replayable = True
+
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
         self.linear = Linear(in_channels, out_channels)
@@ -93,6 +95,8 @@ class SIGN(Model):
         dropout: Share of hidden units dropped in training.
         input_dropout: Share of input entries dropped in training.
     """
+
+    replayable = True
 
     def __init__(
         self,

@@ -34,6 +34,8 @@ class SAGE(Model):
         input_dropout: Share of input entries dropped in training; of sparse features, stored entries.
     """
 
+    replayable = True
+
     def __init__(
         self,
         in_channels: int,

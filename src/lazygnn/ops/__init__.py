@@ -1,12 +1,14 @@
 """The one place that multiplies: sparse times dense, propagation steps, aggregation.
 
-With the environment variable `LAZYGNN_KERNELS=auto`, products on an accelerator run as fused Triton kernels. The
-default is `reference`, plain PyTorch everywhere, until the kernels have been measured on hardware.
+Products on an accelerator run as fused Triton kernels, and so do activations and the rows of histories. The environment
+variable `LAZYGNN_KERNELS=reference` asks for plain PyTorch everywhere; `auto` is the default.
 """
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -25,17 +27,23 @@ from lazygnn.ops.dropout import dropout_
 __all__ = [
     "Adjacency",
     "Csr",
+    "activations",
     "aggregate",
     "dropout_",
+    "history_rows",
     "index_dtype",
     "row_chunks",
     "run_steps",
     "spmm",
     "step",
+    "to_be_replayed",
     "to_tensor",
 ]
 
 _SWITCH = "LAZYGNN_KERNELS"
+# entries whose norm, ReLU and dropout take a GPU longer than Python takes to launch them
+_LARGE = 1 << 27
+_replayed = ContextVar("replayed", default=False)
 _FUSED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -77,6 +85,34 @@ def aggregate(matrix: Csr, x: Tensor) -> Tensor:
     return out
 
 
+def activations(x: Tensor) -> ModuleType | None:
+    """The module whose norm, ReLU and dropout `x` can go through, or None where that is for plain PyTorch.
+
+    A kernel of Triton takes Python longer to launch than one of PyTorch. That pays for large tensors, and where what is
+    launched now is replayed later.
+    """
+    pays = x.numel() >= _LARGE or (x.numel() > 0 and _replayed.get())
+    # a compiler fuses by itself
+    fits = pays and not torch.compiler.is_compiling() and x.is_contiguous() and _fits(x)
+    return import_module("lazygnn.ops.activation") if fits and _fused() is not None else None
+
+
+@contextmanager
+def to_be_replayed() -> Iterator[None]:
+    """Says that what is launched here is launched once and replayed many times, as a CUDA graph."""
+    before = _replayed.set(True)
+    try:
+        yield
+    finally:
+        _replayed.reset(before)
+
+
+def history_rows(*tensors: Tensor) -> ModuleType | None:
+    """The module that gathers and scatters such rows of a history, or None where that is for plain PyTorch."""
+    fits = not _recorded(*tensors) and _fits(*tensors)
+    return import_module("lazygnn.ops.rows") if fits and _fused() is not None else None
+
+
 class _Aggregate(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: Csr) -> Tensor:
@@ -92,14 +128,20 @@ class _Aggregate(Function):
 def _kernels(matrix: Csr, *operands: Tensor | None) -> ModuleType:
     """The module whose products these operands can go through."""
     tensors = [matrix.value, *(operand for operand in operands if operand is not None)]
-    fits = all(tensor.is_cuda and tensor.dtype in _FUSED_DTYPES for tensor in tensors)
     # the fused products know no gradient of their own
-    recorded = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    return (_fused() if fits and not recorded and _wanted() else None) or reference
+    return (_fused() if not _recorded(*tensors) and _fits(*tensors) else None) or reference
+
+
+def _recorded(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _fits(*tensors: Tensor) -> bool:
+    return all(tensor.is_cuda and tensor.dtype in _FUSED_DTYPES for tensor in tensors) and _wanted()
 
 
 def _wanted() -> bool:
-    choice = os.environ.get(_SWITCH, "reference")
+    choice = os.environ.get(_SWITCH, "auto")
     if choice not in ("auto", "reference"):
         raise ConfigError(f"`{_SWITCH}` must be `auto` or `reference`, got `{choice}`")
     return choice == "auto"
@@ -113,7 +155,7 @@ def _fused() -> ModuleType | None:
         return import_module("lazygnn.ops.fused")
     except Exception as error:
         warnings.warn(
-            f"Triton does not work here ({error}), so sparse products run in plain PyTorch, several times slower; "
+            f"Triton does not work here ({error}), so its kernels are replaced by plain PyTorch, several times slower; "
             f"`{_SWITCH}=reference` silences this",
             stacklevel=4,
         )

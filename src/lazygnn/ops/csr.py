@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,13 +85,21 @@ class Csr:
         """The same pattern with other values; the pattern transposed is worked out once for all of them."""
         other = Csr(self.rowptr, self.col, value, self.num_cols)
         other.__dict__["_transposition"] = self._transposition
+        other.__dict__["derived"] = self.derived
         return other
+
+    @cached_property
+    def derived(self) -> dict[str, Any]:
+        """What kernels keep of what they worked out from the pattern; shared by matrices that have the same."""
+        return {}
 
     @cached_property
     def T(self) -> "Csr":
         """The transposed matrix; rows come out sorted by column."""
         rowptr, col, order = self._transposition
-        return Csr(rowptr, col, self.value[order], self.num_rows)
+        other = Csr(rowptr, col, self.value[order], self.num_rows)
+        other.__dict__["derived"] = self.derived.setdefault("transposed", {})
+        return other
 
     @cached_property
     def _transposition(self) -> tuple[Tensor, Tensor, Tensor]:

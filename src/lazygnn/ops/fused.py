@@ -1,35 +1,36 @@
 """The products of `reference` for an accelerator: residual, heavy-ball term and row prefix in one pass.
 
 Results have rows of a multiple of 16 bytes: 47 columns are a view of 48. What comes in otherwise is copied into such
-rows first, so a chain of steps pads once. The tile is measured at the first product of a kind, which must not happen
-while a CUDA graph is captured, and Triton keeps it on disk: a run that goes on on the same machine goes on alike.
+rows first, so a chain of steps pads once. The first product of a kind compiles, and the first one with a pattern works
+out in which order its rows are taken; neither must happen while a CUDA graph is captured.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
-from triton.testing import do_bench
 
-from lazygnn.ops.csr import Csr
-from lazygnn.ops.kernels import piece_sums, row_sums
+from lazygnn.ops.csr import Csr, index_dtype
+from lazygnn.ops.kernels import lane_rows, piece_sums
 
-# entries of a piece: a row of twice as many has at least one, and what is left of it is no longer than that
-SPLIT = 512
+# rows are taken by length within so many of them: far enough to find equals, near enough to share neighbours
+WINDOW = 4096
 _BYTES = 16
 _WARP = 32
-_MAX_CHUNKS = 4
+# lanes of a row at most, each with 16 bytes of it
 _MAX_LANES = 32
-# of 16 bytes, by one thread at a time
-_MAX_LOADS = 16
+# sums of pieces take turns where there are more: as many warps as a large device has room for
+_MAX_PROGRAMS = 4096
+# sums are fused where the kernel says so; the default for the rest is about to change
+_OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
 
 
 def spmm(matrix: Csr, x: Tensor) -> Tensor:
     """`matrix @ x` for a dense `x`."""
-    out = _empty(matrix.num_rows, x)
+    out = empty_rows(matrix.num_rows, x)
     _multiply(matrix, _aligned(x), out)
     return out
 
@@ -38,7 +39,7 @@ def step(
     adj: Csr, x: Tensor, source: Tensor, alpha: float, *, previous: Tensor | None = None, momentum: float = 0.0
 ) -> Tensor:
     """`(1 - alpha) adj @ x + alpha source + momentum (x - previous)`; rows of `x` below `adj` keep their value."""
-    out = _empty(max(adj.num_rows, len(x)), x)
+    out = empty_rows(max(adj.num_rows, len(x)), x)
     _multiply(adj, _aligned(x), out, source, alpha, previous=previous, momentum=momentum)
     if adj.num_rows < len(x):
         out[adj.num_rows :] = x[adj.num_rows :]
@@ -62,7 +63,7 @@ def run_steps(
     x, halo = _aligned(x), None
     below = x[rows:] if rows < len(x) else None
     for adj, source in zip(adjs, sources, strict=True):
-        out = _empty(rows, x)
+        out = empty_rows(rows, x)
         _multiply(adj, x, out, source, alpha, halo=halo, previous=previous, momentum=momentum)
         # what is not needed must not be held
         x, previous, halo = out, x if momentum else None, below
@@ -82,10 +83,11 @@ def _multiply(
 ) -> None:
     """Writes the rows of `matrix` to `out`; where `x` ends, its rows go on in `halo`."""
     _check(matrix, x, halo, source, previous)
-    limit = _MAX_CHUNKS * _MAX_LANES * _unit(x)
-    if x.shape[1] > limit:
-        for first in range(0, x.shape[1], limit):
-            columns = slice(first, first + limit)
+    unit, vectors = _unit(x), triton.cdiv(x.shape[1], _unit(x))
+    if vectors > _MAX_LANES:
+        width = triton.cdiv(vectors, triton.cdiv(vectors, _MAX_LANES)) * unit
+        for first in range(0, x.shape[1], width):
+            columns = slice(first, first + width)
             _multiply(
                 matrix,
                 x[:, columns],
@@ -99,118 +101,121 @@ def _multiply(
         return
     if matrix.num_rows == 0 or x.shape[1] == 0:
         return
-    unit = _unit(x)
+    plan = _plan(matrix)
     source, previous = (None if rows is None else _dense(rows) for rows in (source, previous))
+    whole = all(rows.dtype == x.dtype and _is_aligned(rows) for rows in (source, previous) if rows is not None)
+    own_unit = unit if whole else 1
     gather = {
         "col": matrix.col,
         "value": matrix.value,
         "x": x,
         "halo": halo,
         "num_x": len(x),
-        "x_stride": x.stride(0) // unit,
-        "halo_stride": 0 if halo is None else halo.stride(0) // unit,
-        "COLUMNS": _padded(x),
+        "X_STRIDE": x.stride(0) // unit,
+        "HALO_STRIDE": 0 if halo is None else halo.stride(0) // unit,
         "UNIT": unit,
-        "SPLIT": SPLIT,
+        "SPLIT": _split(matrix),
     }
-    given = gather | {
-        "rowptr": matrix.rowptr,
-        "source": source,
-        "previous": previous,
-        "out": out,
-        "num_rows": matrix.num_rows,
-        "source_stride": 0 if source is None else source.stride(0),
-        "previous_stride": 0 if previous is None else previous.stride(0),
-        "out_stride": out.stride(0) // unit,
-        "keep": 1.0 - alpha,
-        "alpha": float(alpha),
-        "momentum": float(momentum),
-        "SOURCE_COLUMNS": x.shape[1],
-        "DEGREE": triton.next_power_of_2(max(len(matrix.col) // matrix.num_rows, 1)),
-        # sums are fused where the kernel says so; the default for the rest is about to change
-        "enable_fp_fusion": False,
-    }
-    grid = partial(_grid, matrix.num_rows)
     with torch.cuda.device_of(x):
-        pieces = _pieces(matrix, gather) if len(matrix.col) >= SPLIT else None
-        if x.is_cuda:
-            _tuned[grid](pieces=pieces, **given)
-        else:
-            # the interpreter has nothing to measure
-            row_sums[grid](pieces=pieces, **given, **_suited(TILES, {}, **given)[0].kwargs)
+        pieces = _pieces(plan, vectors, gather)
+        lane_rows[(triton.cdiv(matrix.num_rows, _WARP // vectors),)](
+            order=plan.order,
+            rowptr=matrix.rowptr,
+            pieces=pieces,
+            source=source,
+            previous=previous,
+            out=out,
+            num_rows=matrix.num_rows,
+            source_stride=0 if source is None else source.stride(0) // own_unit,
+            previous_stride=0 if previous is None else previous.stride(0) // own_unit,
+            out_stride=out.stride(0) // unit,
+            keep=1.0 - alpha,
+            alpha=float(alpha),
+            momentum=float(momentum),
+            OWN_COLUMNS=vectors * unit if whole else x.shape[1],
+            OWN_UNIT=own_unit,
+            COLS_AT_ONCE=_at_once(matrix.col),
+            VALUES_AT_ONCE=_at_once(matrix.value),
+            LANES=vectors,
+            UNROLL=_unroll(matrix),
+            **gather,
+            **_OPTIONS,
+        )
 
 
-def _pieces(matrix: Csr, gather: dict[str, Any]) -> Tensor:
+@dataclass(frozen=True)
+class _Plan:
+    """How a pattern is walked."""
+
+    order: Tensor  # [R], rows by length within windows, the longest first
+    whole: Tensor | None  # [E // SPLIT], pieces that lie in one row, then the others; None where there are none
+    num_whole: Tensor | None  # [], how many lie in one row
+
+
+def _plan(matrix: Csr) -> _Plan:
+    """Worked out once for a pattern, without a word from the device."""
+    if "plan" not in matrix.derived:
+        matrix.derived["plan"] = _make_plan(matrix.rowptr, len(matrix.col), _split(matrix))
+    plan: _Plan = matrix.derived["plan"]
+    return plan
+
+
+def _make_plan(rowptr: Tensor, num_entries: int, split: int) -> _Plan:
+    start, stop, num_rows = rowptr[:-1], rowptr[1:], len(rowptr) - 1
+    # what is left of a row without its whole pieces is less than two of them
+    length = stop - start - (stop // split + -start // split).clamp_(min=0) * split
+    window = torch.arange(num_rows, dtype=rowptr.dtype, device=rowptr.device) // WINDOW
+    order = torch.argsort((window + 1) * (2 * split) - length, stable=True).to(index_dtype(num_rows))
+    if num_entries < split:
+        return _Plan(order, None, None)
+    bounds = torch.arange(num_entries // split + 1, dtype=rowptr.dtype, device=rowptr.device) * split
+    # no row begins after the first entry of the piece and before its end
+    whole = torch.searchsorted(rowptr, bounds[:-1], right=True) == torch.searchsorted(rowptr, bounds[1:])
+    pieces = torch.argsort((~whole).to(torch.int8), stable=True).to(index_dtype(len(whole)))
+    return _Plan(order, pieces, whole.sum())
+
+
+def _pieces(plan: _Plan, vectors: int, gather: dict[str, Any]) -> Tensor | None:
     """The sums of all pieces that lie in one row as a whole."""
-    whole = _whole(matrix)
-    pieces = torch.empty(len(whole), gather["COLUMNS"], device=matrix.device)
-    # as few lanes as the columns allow: the threads are needed for the neighbours
-    vectors = gather["COLUMNS"] // gather["UNIT"]
-    lanes = max(triton.next_power_of_2(triton.cdiv(vectors, _MAX_CHUNKS)), 2)
-    tile = {"NEIGHBOURS": 4 * _WARP // lanes, "LANES": lanes, "UNROLL": 2}
-    piece_sums[(len(whole),)](whole=whole, pieces=pieces, **gather, **tile, num_warps=4, enable_fp_fusion=False)
+    if plan.whole is None:
+        return None
+    columns, lanes = vectors * gather["UNIT"], max(triton.next_power_of_2(vectors), 2)
+    neighbours = min(2 * _WARP // lanes, gather["SPLIT"])
+    pieces = torch.empty(len(plan.whole), columns, device=plan.whole.device)
+    piece_sums[(min(len(plan.whole), _MAX_PROGRAMS),)](
+        whole=plan.whole,
+        num_whole=plan.num_whole,
+        pieces=pieces,
+        COLUMNS=columns,
+        NEIGHBOURS=neighbours,
+        WIDTH=lanes * gather["UNIT"],
+        UNROLL=min(4, gather["SPLIT"] // neighbours),
+        **gather,
+        **_OPTIONS,
+    )
     return pieces
 
 
-def _whole(matrix: Csr) -> Tensor:
-    """Which pieces of the entries lie in one row, [E // SPLIT]; worked out once, without a word from the device."""
-    if "_whole" not in vars(matrix):
-        num_entries, rowptr = len(matrix.col), matrix.rowptr
-        bounds = torch.arange(0, num_entries + 1, SPLIT, dtype=rowptr.dtype, device=rowptr.device)
-        # no row begins after the first entry of the piece and before its end
-        begun = torch.searchsorted(rowptr, bounds[:-1], right=True)
-        vars(matrix)["_whole"] = (begun == torch.searchsorted(rowptr, bounds[1:])).to(torch.int8)
-    whole: Tensor = vars(matrix)["_whole"]
-    return whole
+def _split(matrix: Csr) -> int:
+    """Entries of a piece, a power of two.
+
+    A program walks less than two pieces of a row alone, which must not take longer than all the rest together.
+    """
+    return 256 if len(matrix.col) >= 1 << 25 else 64
 
 
-def _grid(num_rows: int, tile: dict[str, Any]) -> tuple[int]:
-    return (triton.cdiv(num_rows, tile["ROWS"]),)
+def _unroll(matrix: Csr) -> int:
+    """Neighbours of a row on their way at a time; makes no difference to the bits."""
+    return 8 if len(matrix.col) >= 16 * matrix.num_rows else 4
 
 
-def _tiles() -> list[triton.Config]:
-    return [
-        triton.Config(
-            {"ROWS": rows, "NEIGHBOURS": warps * _WARP // (rows * lanes), "LANES": lanes, "UNROLL": unroll},
-            num_warps=warps,
-        )
-        for lanes in (2, 4, 8, 16, _MAX_LANES)
-        for rows, unroll, warps in ((1, 2, 1), (1, 4, 1), (1, 8, 1), (2, 2, 2), (4, 2, 1))
-        if rows * lanes <= warps * _WARP
-    ]
-
-
-def _suited(configs: list[triton.Config], _: dict[str, Any], **given: Any) -> list[triton.Config]:
-    """The tiles worth measuring: few chunks, and not many more entries at a time than rows have."""
-    vectors = given["COLUMNS"] // given["UNIT"]
-
-    def chunks(tile: triton.Config) -> int:
-        number: int = triton.cdiv(vectors, tile.kwargs["LANES"])
-        return number
-
-    def entries(tile: triton.Config) -> int:
-        number: int = tile.kwargs["NEIGHBOURS"] * tile.kwargs["UNROLL"]
-        return number
-
-    fitting = [
-        tile
-        for tile in configs
-        if chunks(tile) <= _MAX_CHUNKS
-        and chunks(tile) * tile.kwargs["UNROLL"] <= _MAX_LOADS
-        and tile.kwargs["LANES"] < max(2 * vectors, 4)
-    ]
-    most = max(2 * given["DEGREE"], min(map(entries, fitting)))
-    return [tile for tile in fitting if entries(tile) <= most]
-
-
-TILES = _tiles()
-_tuned = triton.autotune(
-    TILES,
-    key=["COLUMNS", "DEGREE"],
-    prune_configs_by={"early_config_prune": _suited},
-    do_bench=partial(do_bench, warmup=5, rep=20),
-    cache_results=True,
-)(row_sums)
+def _at_once(entries: Tensor) -> int:
+    """How many of four entries are loaded together, the last of which may lie beyond the end."""
+    size = entries.element_size()
+    left = entries.untyped_storage().nbytes() - entries.storage_offset() * size
+    # memory of a device goes on to the end of 16 bytes
+    readable = entries.is_cuda or left >= triton.cdiv(entries.nbytes, _BYTES) * _BYTES
+    return min(_BYTES // size, 4) if readable and entries.data_ptr() % _BYTES == 0 else 1
 
 
 def _unit(x: Tensor) -> int:
@@ -224,17 +229,20 @@ def _padded(x: Tensor) -> int:
     return padded
 
 
-def _empty(num_rows: int, like: Tensor) -> Tensor:
+def empty_rows(num_rows: int, like: Tensor) -> Tensor:
+    """Rows as wide as those of `like`, of the same type, a multiple of 16 bytes apart."""
     return torch.empty(num_rows, _padded(like), dtype=like.dtype, device=like.device)[:, : like.shape[1]]
 
 
 def _aligned(x: Tensor) -> Tensor:
-    """`x` itself where its rows lie at multiples of 16 bytes and can be read to the end of the last 16; else a copy."""
+    return x if _is_aligned(x) else empty_rows(len(x), x).copy_(x)
+
+
+def _is_aligned(x: Tensor) -> bool:
+    """Whether rows lie at multiples of 16 bytes and can be read to the end of the last 16."""
     end = x.storage_offset() + (len(x) - 1) * x.stride(0) + _padded(x)
     aligned = (x.data_ptr() | x.stride(0) * x.element_size()) % _BYTES == 0
-    if x.stride(1) == 1 and aligned and end * x.element_size() <= x.untyped_storage().nbytes():
-        return x
-    return _empty(len(x), x).copy_(x)
+    return x.stride(1) == 1 and aligned and end * x.element_size() <= x.untyped_storage().nbytes()
 
 
 def _check(matrix: Csr, x: Tensor, halo: Tensor | None, source: Tensor | None, previous: Tensor | None) -> None:
@@ -242,7 +250,8 @@ def _check(matrix: Csr, x: Tensor, halo: Tensor | None, source: Tensor | None, p
     num_rows = len(x) + (0 if halo is None else len(halo))
     if num_rows != matrix.num_cols:
         raise ValueError(f"`x` has {num_rows} rows for the {matrix.num_cols} columns of the matrix")
-    for name, rows in {"source": source, "previous": previous}.items():
+    own = {"source": source, "previous": previous, "x": None if previous is None else x}
+    for name, rows in own.items():
         if rows is not None and (len(rows) < matrix.num_rows or rows.shape[1:] != x.shape[1:]):
             raise ValueError(
                 f"`{name}` has shape {tuple(rows.shape)}; the step needs ({matrix.num_rows}, {x.shape[1]}) or more rows"

@@ -1,17 +1,23 @@
-"""The sparse product in Triton: many neighbours of a row at a time, summed in float32.
+"""The sparse product in Triton: a few lanes of a warp own a row and sum its neighbours in float32.
 
-A tile is `ROWS x NEIGHBOURS x LANES` threads, and each thread loads 16 bytes, `UNIT` columns, of one neighbour of one
-row. Columns beyond `LANES * UNIT` come in further chunks, so an entry's index and value are loaded once for all
-columns and no lane idles at 48 of them; `UNROLL` tiles are on their way at a time. One program sums its rows whatever
-their length, save for the pieces of `SPLIT` entries that lie in one row as a whole: other programs sum these first.
-Nothing is added atomically: the same matrix and the same tile give the same bits.
+A lane loads 16 bytes, `UNIT` columns, of one neighbour after another, and the `LANES` lanes of a row cover its columns:
+48 columns of bfloat16 take 6 lanes, a warp has 5 rows, and nothing is summed across lanes. Rows that share a warp
+should be equally long, which is what `order` is for. Indices and values come in aligned fours, a trip ahead of the
+neighbours they stand for. A row is summed in the order of its entries, save for the pieces of `SPLIT` entries that lie
+in it as a whole: other programs sum these first. Nothing is added atomically, and the bits of a result do not depend on
+how many neighbours are on their way at a time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import triton
 import triton.language as tl
+
+_WARP = tl.constexpr(32)
+# words of 32 bits in 16 bytes; entries whose indices are loaded together
+_FOUR = tl.constexpr(4)
 
 
 class Kernel(Protocol):
@@ -24,181 +30,287 @@ class Kernel(Protocol):
         """Becomes a part of the kernel that calls it."""
 
 
-def jit(function: Callable[..., Any]) -> Kernel:
-    """`triton.jit`, typed."""
-    kernel: Kernel = triton.jit(function)
+def jit(function: Callable[..., Any], *, unspecialized: Sequence[str] = ()) -> Kernel:
+    """`triton.jit`, typed; what the integers in `unspecialized` can be divided by makes no kernel of its own."""
+    kernel: Kernel = triton.jit(function, do_not_specialize=unspecialized)
     return kernel
 
 
-@jit
-def row_sums(
+@partial(jit, unspecialized=("num_rows", "num_x", "source_stride", "previous_stride", "out_stride"))
+def lane_rows(
+    order: tl.tensor,  # [R], the rows as programs take them
     rowptr: tl.tensor,  # [R + 1]
     col: tl.tensor,  # [E]
     value: tl.tensor,  # [E]
-    x: tl.tensor,  # [S, COLUMNS]; where the matrix has more columns, the rows that follow are those of `halo`
+    x: tl.tensor,  # [S, LANES * UNIT]; where the matrix has more columns, the rows that follow are those of `halo`
     halo: tl.tensor,
-    pieces: tl.tensor,  # [E // SPLIT, COLUMNS], or None where there are none
-    source: tl.tensor,  # [R, SOURCE_COLUMNS] or None
-    previous: tl.tensor,  # [R, SOURCE_COLUMNS] or None
-    out: tl.tensor,  # [R, COLUMNS]
+    pieces: tl.tensor,  # [E // SPLIT, LANES * UNIT], or None where there are none
+    source: tl.tensor,  # [R, OWN_COLUMNS] or None
+    previous: tl.tensor,  # [R, OWN_COLUMNS] or None
+    out: tl.tensor,  # [R, LANES * UNIT]
     num_rows: tl.tensor,
     num_x: tl.tensor,
-    x_stride: tl.tensor,
-    halo_stride: tl.tensor,
     source_stride: tl.tensor,
     previous_stride: tl.tensor,
     out_stride: tl.tensor,
     keep: tl.tensor,
     alpha: tl.tensor,
     momentum: tl.tensor,
-    COLUMNS: tl.constexpr,
-    SOURCE_COLUMNS: tl.constexpr,
+    X_STRIDE: tl.constexpr,
+    HALO_STRIDE: tl.constexpr,
+    OWN_COLUMNS: tl.constexpr,
+    OWN_UNIT: tl.constexpr,
     UNIT: tl.constexpr,
     SPLIT: tl.constexpr,
-    DEGREE: tl.constexpr,  # noqa: ARG001
-    ROWS: tl.constexpr,
-    NEIGHBOURS: tl.constexpr,
+    COLS_AT_ONCE: tl.constexpr,
+    VALUES_AT_ONCE: tl.constexpr,
     LANES: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
     """`out = keep matrix @ x + alpha source + momentum (x - previous)`.
 
     The strides of `x`, `halo` and `out` count units of `UNIT` columns, which is how the compiler learns that rows are
-    aligned. `DEGREE`, a mean, only tells matrices apart that want different tiles.
+    aligned. Those of `source` and `previous` count `OWN_UNIT` columns, as many where both have the type of `x` and rows
+    that can be read to the end of a unit, else one. `AT_ONCE` entries are read together if the first of them exists.
     """
-    WIDTH: tl.constexpr = LANES * UNIT
-    CHUNKS: tl.constexpr = (COLUMNS + WIDTH - 1) // WIDTH
-    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    channel = tl.arange(0, WIDTH)
-    inside = row < num_rows
+    ROWS: tl.constexpr = _WARP // LANES
+    HALVES: tl.constexpr = UNIT // _FOUR
+    KIND: tl.constexpr = x.dtype.element_ty
+    thread = tl.arange(0, _WARP)
+    lane = thread % LANES
+    index = tl.program_id(0) * ROWS + thread // LANES
+    inside = (thread < ROWS * LANES) & (index < num_rows)
+    row = tl.load(order + index, inside, 0)
     start = tl.load(rowptr + row, inside, 0)
     stop = tl.load(rowptr + row + 1, inside, 0)
-    row = row.to(tl.int64)[:, None]
+    # rows times columns may be more than 32 bits can count
+    row = row.to(tl.int64)
 
     # asked for ahead of the sums, which take longer than it does to arrive
-    rest: tl.tuple = ()
-    for i in tl.static_range(CHUNKS):
-        term = tl.zeros([ROWS, WIDTH], tl.float32)
-        mask = inside[:, None] & (channel + i * WIDTH < SOURCE_COLUMNS)[None, :]
-        at = (channel + i * WIDTH)[None, :]
-        if source is not None:
-            term += alpha * tl.load(source + row * source_stride + at, mask, 0).to(tl.float32)
-        if previous is not None:
-            now = tl.load(x + row * x_stride * UNIT + at, mask, 0).to(tl.float32)
-            then = tl.load(previous + row * previous_stride + at, mask, 0).to(tl.float32)
-            term += momentum * (now - then)
-        rest += (term,)
+    if source is not None:
+        given = _own(source, row, source_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
+    if previous is not None:
+        now = _own(x, row, X_STRIDE, lane, inside, LANES * UNIT, UNIT, UNIT)
+        then = _own(previous, row, previous_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
 
-    table = (x, halo, num_x, x_stride, halo_stride)
-    sums = (tl.zeros([ROWS, NEIGHBOURS, WIDTH], tl.float32),) * CHUNKS
+    table = (x, halo, num_x, X_STRIDE, HALO_STRIDE)
     if pieces is None:
-        sums = _add_entries(sums, start, stop, col, value, table, COLUMNS, UNIT, NEIGHBOURS, LANES, UNROLL)
+        gap = None
     else:
-        first, last = (start + SPLIT - 1) // SPLIT, stop // SPLIT
-        is_long = first < last
-        # what a long row has before its first whole piece, then what it has after its last one
-        for tail in range(1 + tl.max(is_long.to(tl.int32), 0)):
-            begin = tl.where(tail == 0, start, tl.where(is_long, last * SPLIT, stop))
-            end = tl.where((tail == 0) & is_long, first * SPLIT, stop)
-            sums = _add_entries(sums, begin, end, col, value, table, COLUMNS, UNIT, NEIGHBOURS, LANES, UNROLL)
-        table = (pieces, None, 0, COLUMNS, 0)
-        sums = _add_entries(sums, first, last, None, None, table, COLUMNS, 1, NEIGHBOURS, WIDTH, 1)
+        # a long row goes on behind its whole pieces
+        first = start // SPLIT + (start % SPLIT != 0).to(start.dtype)
+        number = tl.maximum(stop // SPLIT - first, 0)
+        gap = (first * SPLIT, number * SPLIT)
+    sums = _sum_entries(start, stop, gap, col, value, table, lane, COLS_AT_ONCE, VALUES_AT_ONCE, UNROLL)
+    if pieces is not None:
+        sums = _add_pieces(sums, pieces, first, number, lane, UNIT, LANES)
 
-    for i in tl.static_range(CHUNKS):
-        at = (channel + i * WIDTH)[None, :]
-        result = keep * tl.sum(sums[i], 1) + rest[i]
-        tl.store(out + row * out_stride * UNIT + at, result, inside[:, None] & (at < COLUMNS))
+    results: tl.tuple = ()
+    for h in tl.static_range(HALVES):
+        rest = tl.zeros([_WARP, _FOUR], tl.float32)
+        if source is not None:
+            rest += alpha * _halves(given, KIND)[h]
+        if previous is not None:
+            rest += momentum * (_halves(now, KIND)[h] - _halves(then, KIND)[h])
+        results += (keep * sums[h] + rest,)
+    result = results[0] if HALVES == 1 else tl.reshape(tl.join(results[0], results[1]), [_WARP, UNIT])
+    column = lane[:, None] * UNIT + tl.arange(0, UNIT)[None, :]
+    tl.store(out + (row * out_stride * UNIT)[:, None] + column, result, inside[:, None])
 
 
-@jit
+@partial(jit, unspecialized=("num_x",))
 def piece_sums(
-    whole: tl.tensor,  # [E // SPLIT], whether a piece lies in one row
+    whole: tl.tensor,  # the pieces that lie in one row, and others behind them
+    num_whole: tl.tensor,  # []
     col: tl.tensor,
     value: tl.tensor,
     x: tl.tensor,
     halo: tl.tensor,
     pieces: tl.tensor,  # [E // SPLIT, COLUMNS]; rows of pieces that are not whole are left as they are
     num_x: tl.tensor,
-    x_stride: tl.tensor,
-    halo_stride: tl.tensor,
+    X_STRIDE: tl.constexpr,
+    HALO_STRIDE: tl.constexpr,
     COLUMNS: tl.constexpr,
     UNIT: tl.constexpr,
     SPLIT: tl.constexpr,
     NEIGHBOURS: tl.constexpr,
-    LANES: tl.constexpr,
+    WIDTH: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
-    """`pieces[p]` is the sum of `value x[col]` over the entries `p SPLIT` to `(p + 1) SPLIT`."""
-    WIDTH: tl.constexpr = LANES * UNIT
-    CHUNKS: tl.constexpr = (COLUMNS + WIDTH - 1) // WIDTH
-    piece = tl.program_id(0).to(tl.int64)
-    if tl.load(whole + piece) != 0:
-        channel = tl.arange(0, WIDTH)
-        begin = piece * SPLIT + tl.arange(0, 1)
-        table = (x, halo, num_x, x_stride, halo_stride)
-        sums = (tl.zeros([1, NEIGHBOURS, WIDTH], tl.float32),) * CHUNKS
-        sums = _add_entries(sums, begin, begin + SPLIT, col, value, table, COLUMNS, UNIT, NEIGHBOURS, LANES, UNROLL)
-        for i in tl.static_range(CHUNKS):
-            at = (channel + i * WIDTH)[None, :]
-            tl.store(pieces + piece * COLUMNS + at, tl.sum(sums[i], 1), at < COLUMNS)
+    """`pieces[p]` is the sum of `value x[col]` over the entries `p SPLIT` to `(p + 1) SPLIT`, by all lanes together."""
+    column = tl.arange(0, WIDTH)[None, :]
+    table = (x, halo, num_x, X_STRIDE, HALO_STRIDE)
+    for i in range(tl.program_id(0), tl.load(num_whole), tl.num_programs(0)):
+        piece = tl.load(whole + i).to(tl.int64)
+        sums = tl.zeros([NEIGHBOURS, WIDTH], tl.float32)
+        for offset in range(0, SPLIT, NEIGHBOURS * UNROLL):
+            # all indices, then all rows, then the arithmetic, so that much is on its way at a time
+            places: tl.tuple = ()
+            weights: tl.tuple = ()
+            gathered: tl.tuple = ()
+            for u in tl.static_range(UNROLL):
+                entry = piece * SPLIT + (offset + u * NEIGHBOURS) + tl.arange(0, NEIGHBOURS)
+                places += (tl.load(col + entry),)
+                weights += (tl.load(value + entry).to(tl.float32),)
+            for u in tl.static_range(UNROLL):
+                neighbour = _find(table, places[u], UNIT)[:, None] + column
+                gathered += (tl.load(neighbour, column < COLUMNS, 0).to(tl.float32),)
+            for u in tl.static_range(UNROLL):
+                sums = tl.fma(gathered[u], weights[u][:, None], sums)
+        tl.store(pieces + piece * COLUMNS + column, tl.sum(sums, 0)[None, :], column < COLUMNS)
 
 
 @jit
-def _add_entries(
-    sums: tl.tuple,  # [ROWS, NEIGHBOURS, LANES * UNIT] for every chunk of columns
-    begin: tl.tensor,  # [ROWS]
-    end: tl.tensor,  # [ROWS]
+def _sum_entries(
+    start: tl.tensor,  # [32]
+    stop: tl.tensor,  # [32]
+    gap: tl.tuple,  # the first entry to be left out and the number of them, both multiples of four, [32]; or None
     col: tl.tensor,
     value: tl.tensor,
     table: tl.tuple,
-    COLUMNS: tl.constexpr,
-    UNIT: tl.constexpr,
-    NEIGHBOURS: tl.constexpr,
-    LANES: tl.constexpr,
+    lane: tl.tensor,  # [32]
+    COLS_AT_ONCE: tl.constexpr,
+    VALUES_AT_ONCE: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> tl.tuple:
-    """Adds `value x[col]` for the entries `begin` to `end` of every row; without `col`, these rows of `x` themselves.
+    """The sum of `value x[col]` over the entries `start` to `stop` of every lane, a tuple of halves [32, 4].
 
-    `table` is `x`, the halo that follows below it or None, the rows of `x`, and the strides of both.
+    Entries are counted from the four that `start` lies in, without those that are left out.
     """
-    WIDTH: tl.constexpr = LANES * UNIT
-    CHUNKS: tl.constexpr = (COLUMNS + WIDTH - 1) // WIDTH
-    x, halo, num_x, x_stride, halo_stride = table
-    channel = tl.arange(0, WIDTH)[None, None, :]
-    lane = begin[:, None] + tl.arange(0, NEIGHBOURS)[None, :]
-    for offset in range(0, tl.max(end - begin, 0), NEIGHBOURS * UNROLL):
-        # all indices, then all rows, then the arithmetic, so that much is on its way at a time
-        live: tl.tuple = ()
-        rows: tl.tuple = ()
-        weights: tl.tuple = ()
+    KIND: tl.constexpr = table[0].dtype.element_ty
+    HALVES: tl.constexpr = 32 // KIND.primitive_bitwidth
+    base = start // _FOUR * _FOUR
+    begin, end = start - base, stop - base
+    if gap is not None:
+        gap = (gap[0] - base, gap[1])
+        end -= gap[1]
+    word = lane[:, None] * _FOUR + tl.arange(0, _FOUR)[None, :]
+    sums = (tl.zeros([_WARP, _FOUR], tl.float32),) * HALVES
+    places = _load_fours(col, base, 0, end, gap, COLS_AT_ONCE, UNROLL)
+    weights = _load_fours(value, base, 0, end, gap, VALUES_AT_ONCE, UNROLL)
+    for offset in range(0, tl.max(end, 0), UNROLL):
+        here, factors = places, weights
+        places = _load_fours(col, base, offset + UNROLL, end, gap, COLS_AT_ONCE, UNROLL)
+        weights = _load_fours(value, base, offset + UNROLL, end, gap, VALUES_AT_ONCE, UNROLL)
         gathered: tl.tuple = ()
         for u in tl.static_range(UNROLL):
-            entry = lane + (offset + u * NEIGHBOURS)
-            live += (entry < end[:, None],)
-            place = entry
-            if col is not None:
-                place = tl.load(col + entry, live[u], 0)
-                weights += (tl.load(value + entry, live[u], 0).to(tl.float32),)
-            # rows times columns may be more than 32 bits can count
-            row = x + place.to(tl.int64) * x_stride * UNIT
-            if halo is not None:
-                below = halo + (place - num_x).to(tl.int64) * halo_stride * UNIT
-                # the compiler does not see that both are aligned
-                row = tl.multiple_of(tl.where(place < num_x, row, below), (16, 16))
-            rows += (row,)
+            live = (offset + u >= begin) & (offset + u < end)
+            neighbour = _find(table, here[u], _FOUR * HALVES).to(tl.pointer_type(tl.int32), bitcast=True)
+            gathered += (tl.load(neighbour[:, None] + word, live[:, None], 0),)
         for u in tl.static_range(UNROLL):
-            for i in tl.static_range(CHUNKS):
-                mask = live[u][:, :, None]
-                if COLUMNS % WIDTH != 0:
-                    mask = mask & (channel + i * WIDTH < COLUMNS)
-                gathered += (tl.load(rows[u][:, :, None] + (channel + i * WIDTH), mask, 0).to(tl.float32),)
-        for u in tl.static_range(UNROLL):
+            live = (offset + u >= begin) & (offset + u < end)
+            factor = tl.where(live, factors[u].to(tl.float32), 0.0)
+            part = _halves(gathered[u], KIND)
             added: tl.tuple = ()
-            for i in tl.static_range(CHUNKS):
-                neighbour = gathered[u * CHUNKS + i]
-                if col is None:
-                    added += (sums[i] + neighbour,)
-                else:
-                    added += (tl.fma(neighbour, weights[u][:, :, None], sums[i]),)
+            for h in tl.static_range(HALVES):
+                added += (tl.fma(part[h], factor[:, None], sums[h]),)
             sums = added
     return sums
+
+
+@jit
+def _load_fours(
+    entries: tl.tensor,
+    base: tl.tensor,
+    offset: tl.tensor,
+    end: tl.tensor,
+    gap: tl.tuple,
+    AT_ONCE: tl.constexpr,
+    UNROLL: tl.constexpr,
+) -> tl.tuple:
+    """`UNROLL` entries of every lane from `offset` on, each [32]."""
+    loaded: tl.tuple = ()
+    four = tl.arange(0, _FOUR)[None, :]
+    for j in tl.static_range(UNROLL // _FOUR):
+        at = base + (offset + j * _FOUR)
+        if gap is not None:
+            at += tl.where(gap[0] <= offset + j * _FOUR, gap[1], 0)
+        entry = tl.multiple_of(at, 4)[:, None] + four
+        exists = offset + j * _FOUR + four // AT_ONCE * AT_ONCE < end[:, None]
+        even, odd = tl.split(tl.reshape(tl.load(entries + entry, exists, 0), [_WARP, 2, 2]))
+        a, c = tl.split(even)
+        b, d = tl.split(odd)
+        loaded += (a, b, c, d)
+    return loaded
+
+
+@jit
+def _find(table: tl.tuple, place: tl.tensor, UNIT: tl.constexpr) -> tl.tensor:
+    """Where the rows `place` begin; `table` is `x`, the halo or None, the number of rows of `x`, and both strides."""
+    x, halo, num_x, x_stride, halo_stride = table
+    place = place.to(tl.int64)
+    row = x + place * (x_stride * UNIT)
+    if halo is not None:
+        below = halo + (place - num_x) * (halo_stride * UNIT)
+        # the compiler does not see that both are aligned
+        row = tl.multiple_of(tl.where(place < num_x, row, below), 16)
+    return row
+
+
+@jit
+def _add_pieces(
+    sums: tl.tuple,
+    pieces: tl.tensor,
+    first: tl.tensor,  # [32]
+    number: tl.tensor,  # [32]
+    lane: tl.tensor,  # [32]
+    UNIT: tl.constexpr,
+    LANES: tl.constexpr,
+) -> tl.tuple:
+    """Adds `number` pieces from the `first` on, a few at a time."""
+    column = lane[:, None] * UNIT + tl.arange(0, UNIT)[None, :]
+    for p in range(0, tl.max(number, 0), _FOUR):
+        found: tl.tuple = ()
+        for u in tl.static_range(_FOUR):
+            at = (first + (p + u)).to(tl.int64) * (LANES * UNIT)
+            found += (tl.load(pieces + at[:, None] + column, (p + u < number)[:, None], 0),)
+        part = _halves((found[0] + found[1]) + (found[2] + found[3]), tl.float32)
+        added: tl.tuple = ()
+        for h in tl.static_range(UNIT // _FOUR):
+            added += (sums[h] + part[h],)
+        sums = added
+    return sums
+
+
+@jit
+def _own(
+    rows: tl.tensor,
+    row: tl.tensor,  # [32]
+    stride: tl.tensor,
+    lane: tl.tensor,  # [32]
+    inside: tl.tensor,  # [32]
+    COLUMNS: tl.constexpr,
+    OWN_UNIT: tl.constexpr,
+    UNIT: tl.constexpr,
+) -> tl.tensor:
+    """The columns of every lane in `rows`, not yet converted: as words [32, 4] where it can be, else as [32, UNIT]."""
+    if OWN_UNIT == UNIT:
+        word = lane[:, None] * _FOUR + tl.arange(0, _FOUR)[None, :]
+        at = (row * stride * _FOUR)[:, None] + word
+        return tl.load(rows.to(tl.pointer_type(tl.int32), bitcast=True) + at, inside[:, None], 0)
+    else:  # noqa: RET505
+        column = lane[:, None] * UNIT + tl.arange(0, UNIT)[None, :]
+        at = (row * stride)[:, None] + column
+        return tl.load(rows + at, inside[:, None] & (column < COLUMNS), 0)
+
+
+@jit
+def _halves(loaded: tl.tensor, kind: tl.constexpr) -> tl.tuple:
+    """Columns in float32, [32, 4]: all of them, or the even and the odd ones.
+
+    `loaded` are numbers, four or eight of them, or words that hold one or two numbers of the type `kind`.
+    """
+    if loaded.dtype == tl.int32:
+        if kind == tl.float32:
+            halves: tl.tuple = (loaded.to(tl.float32, bitcast=True),)
+        elif kind == tl.bfloat16:
+            # the upper half of a float32
+            halves = ((loaded << 16).to(tl.float32, bitcast=True), (loaded & -65536).to(tl.float32, bitcast=True))
+        else:
+            low, high = loaded.to(tl.int16), (loaded >> 16).to(tl.int16)
+            halves = (low.to(kind, bitcast=True).to(tl.float32), high.to(kind, bitcast=True).to(tl.float32))
+    elif loaded.shape[1] == _FOUR:
+        halves = (loaded.to(tl.float32),)
+    else:
+        halves = tl.split(tl.reshape(loaded.to(tl.float32), [_WARP, _FOUR, 2]))
+    return halves

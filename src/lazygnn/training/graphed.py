@@ -5,7 +5,9 @@ replay is a step like any other. Nothing is run for the sake of capturing: the f
 step, which compiles, measures and caches what a capture must find done, and capturing itself runs nothing.
 """
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from weakref import WeakSet
 
@@ -81,7 +83,7 @@ class CudaCapture:
         capturing = torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local")
         try:
             self._set_capturable(True)
-            with capturing:
+            with _without_garbage_collection(), capturing:
                 function()
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
@@ -94,3 +96,16 @@ class CudaCapture:
     def _set_capturable(self, capturable: bool) -> None:
         for group in self._optimizer.param_groups:
             group["capturable"] = capturable
+
+
+@contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Memory or a graph that is let go while another graph is captured spoils the capture."""
+    gc.collect()
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -19,6 +19,7 @@ from lazygnn.errors import CheckpointError, ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.history import StoredHistory, named_histories
 from lazygnn.model import Model
+from lazygnn.ops import to_be_replayed
 from lazygnn.training.evaluate import evaluate
 from lazygnn.training.graphed import CudaCapture, GraphedStep
 from lazygnn.training.metrics import find_metric
@@ -227,7 +228,11 @@ class Trainer:
 
     def _train_batch(self, batch: Batch) -> Tensor:
         if self._graphed is not None and self._is_steady(batch):
-            return self._graphed(batch)
+            self._uploads.stage(batch)
+            loss = self._graphed(batch)
+            if (upcoming := self.loader.upcoming()) is not None:
+                self._uploads.stage_next(upcoming)
+            return loss
         return self._step(self._uploads.take(batch), self._look_ahead)
 
     def _step(self, batch: Batch, meanwhile: Callable[[], None]) -> Tensor:
@@ -258,12 +263,13 @@ class Trainer:
                 history.prefetch(upcoming.nodes, upcoming.num_targets)
 
     def _make_graphed(self) -> GraphedStep | None:
-        if self.options.cuda_graphs == "off" or self._device.type != "cuda":
+        if self.options.cuda_graphs == "off" or self._device.type != "cuda" or not self.model.replayable:
             return None
 
         def step(batch: Batch) -> Tensor:
             # the copy is captured too; a graph has no other batch to prepare for
-            return self._step(self._uploads.bring(batch), lambda: None)
+            with to_be_replayed():
+                return self._step(self._uploads.bring(batch), lambda: None)
 
         return GraphedStep(step, self.optimizer, CudaCapture(self.optimizer, self._device))
 

@@ -1,0 +1,191 @@
+"""Batch norm, ReLU and dropout of dense rows in one, and ReLU and dropout in one, for an accelerator.
+
+Batch norm reads its rows twice forward, and rows and gradient twice backward. The seed of dropout is drawn on the
+device by torch's generator, so the random state of torch is all there is, and a replayed CUDA graph draws anew.
+"""
+
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from lazygnn.ops import activation_kernels as kernels
+
+_BYTES = 16
+_WARP = 32
+_WARPS = 8
+# of 16 bytes that a thread has on its way at a time, of each tensor
+_VECTORS = 4
+# programs that sum, for each multiprocessor: all run at a time
+_PER_PROCESSOR = 4
+_LEVELS: int = kernels.LEVELS.value
+# sums by program that are combined at a time, and columns of them
+_COMBINED = {"PROGRAMS": 512, "WIDTH": 8}
+_OPTIONS = {"num_warps": _WARPS, "enable_fp_fusion": False}
+
+
+def batch_norm_relu_dropout(x: Tensor, norm: nn.BatchNorm1d, p: float) -> Tensor:
+    """`dropout(relu(norm(x)))` in training, for two rows or more; the running statistics move as `norm` moves them.
+
+    Keeps nothing for the backward pass but `x`. `p` is rounded to a multiple of 2^-16, and the scale follows.
+    """
+    statistics = norm.running_mean, norm.running_var, norm.num_batches_tracked
+    out: Tensor = _BatchNormReluDropout.apply(  # type: ignore[no-untyped-call]
+        x, norm.weight, norm.bias, *statistics, norm.eps, float(norm.momentum or 0), p
+    )
+    return out
+
+
+def relu_dropout(x: Tensor, p: float) -> Tensor:
+    """`dropout(relu(x))`, which keeps nothing for the backward pass but its result; `p` is rounded as above."""
+    out: Tensor = _ReluDropout.apply(x, p)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _BatchNormReluDropout(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        running_mean: Tensor,
+        running_var: Tensor,
+        num_batches: Tensor,
+        eps: float,
+        momentum: float,
+        p: float,
+    ) -> Tensor:
+        num_rows, columns = x.shape
+        ctx.kept = _kept(p)
+        seed = _seed(x, ctx.kept)
+        num_programs, summed = _summed(x)
+        partial = torch.empty(2, num_programs, columns, device=x.device)
+        counts = torch.empty(num_programs, device=x.device)
+        mean, invstd = torch.empty(2, columns, device=x.device)
+        out = torch.empty_like(x)
+        with torch.cuda.device_of(x):
+            blocks = triton.cdiv(columns, summed["WIDTH"])
+            kernels.partial_moments[(num_programs * blocks,)](
+                x, partial, counts, num_rows, num_programs, COLUMNS=columns, **summed, **_OPTIONS
+            )
+            kernels.combine_moments[(triton.cdiv(columns, _COMBINED["WIDTH"]),)](
+                x,
+                partial,
+                counts,
+                mean,
+                invstd,
+                running_mean,
+                running_var,
+                num_batches,
+                num_rows,
+                num_programs,
+                eps,
+                momentum,
+                COLUMNS=columns,
+                **_COMBINED,
+                **_OPTIONS,
+            )
+            tile = _tile(x, columns, _VECTORS)
+            kernels.normalise[(triton.cdiv(num_rows, tile["ROWS"]) * blocks,)](
+                x, mean, invstd, weight, bias, seed, out, num_rows, ctx.kept, COLUMNS=columns, **tile, **_OPTIONS
+            )
+        ctx.save_for_backward(x, mean, invstd, weight, bias, seed)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, mean, invstd, weight, bias, seed = ctx.saved_tensors
+        num_rows, columns = x.shape
+        grad = grad.contiguous()
+        num_programs, summed = _summed(x)
+        partial = torch.empty(2, num_programs, columns, device=x.device)
+        grad_weight, grad_bias = torch.empty(2, columns, device=x.device)
+        out = torch.empty_like(x)
+        norm = (mean, invstd, weight, bias)
+        with torch.cuda.device_of(x):
+            blocks = triton.cdiv(columns, summed["WIDTH"])
+            kernels.partial_gradients[(num_programs * blocks,)](
+                grad, x, *norm, seed, partial, num_rows, num_programs, ctx.kept, COLUMNS=columns, **summed, **_OPTIONS
+            )
+            kernels.combine_gradients[(triton.cdiv(columns, _COMBINED["WIDTH"]),)](
+                partial, invstd, grad_weight, grad_bias, num_programs, COLUMNS=columns, **_COMBINED, **_OPTIONS
+            )
+            tile = _tile(x, columns, _VECTORS)
+            kernels.normalise_back[(triton.cdiv(num_rows, tile["ROWS"]) * blocks,)](
+                grad,
+                x,
+                *norm,
+                grad_weight,
+                grad_bias,
+                seed,
+                out,
+                num_rows,
+                ctx.kept,
+                COLUMNS=columns,
+                **tile,
+                **_OPTIONS,
+            )
+        return out, grad_weight, grad_bias, None, None, None, None, None, None
+
+
+class _ReluDropout(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        ctx.kept = _kept(p)
+        out = torch.empty_like(x)
+        _launch_flat(kernels.relu_drop, x, _seed(x, ctx.kept), out, ctx.kept)
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (kept,) = ctx.saved_tensors
+        out = torch.empty_like(kept)
+        _launch_flat(kernels.relu_drop_back, grad.contiguous(), kept, out, ctx.kept)
+        return out, None
+
+
+def _launch_flat(kernel: Any, first: Tensor, second: Tensor | None, out: Tensor, kept: int) -> None:
+    """Runs a kernel that takes entries as they lie, in rows of any width."""
+    tile = _tile(out, out.numel(), _VECTORS)
+    with torch.cuda.device_of(out):
+        grid = (triton.cdiv(out.numel(), tile["ROWS"] * tile["WIDTH"]),)
+        kernel[grid](first, second, out, out.numel(), kept, **tile, **_OPTIONS)
+
+
+def _tile(x: Tensor, columns: int, vectors: int) -> dict[str, int]:
+    """A row of the tile is no more than a warp can load at once; a thread has so many of 16 bytes."""
+    unit = _BYTES // x.element_size()
+    width = min(max(triton.next_power_of_2(columns), unit), _WARP * unit)
+    return {"UNIT": unit, "ROWS": vectors * _WARPS * _WARP * unit // width, "WIDTH": width}
+
+
+def _summed(x: Tensor) -> tuple[int, dict[str, int]]:
+    """How many programs share the rows of a block of columns, and the tile by which they sum."""
+    num_rows, columns = x.shape
+    tile = _tile(x, columns, 1) | {"UNROLL": _VECTORS}
+    most = _PER_PROCESSOR * _processors(x.device) // triton.cdiv(columns, tile["WIDTH"])
+    return max(min(triton.cdiv(num_rows, tile["ROWS"] * tile["UNROLL"]), most), 1), tile
+
+
+def _processors(device: torch.device) -> int:
+    # the interpreter is one
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+def _kept(p: float) -> int:
+    if not 0 <= p < 1:
+        raise ValueError(f"`p` must lie in [0, 1), got {p}")
+    return max(round((1 - p) * _LEVELS), 1)
+
+
+def _seed(x: Tensor, kept: int) -> Tensor | None:
+    if kept == _LEVELS:
+        return None
+    return torch.empty((), dtype=torch.int64, device=x.device).random_()

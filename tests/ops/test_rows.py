@@ -1,0 +1,478 @@
+"""Rows of a history through the kernels: in Triton's interpreter on any machine, compiled where there is a device.
+
+The interpreter must be asked for before Triton is imported, so one test here runs all the others in a process of its
+own. Whatever the kernels write to starts as NaN.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn import ops
+from lazygnn.batch import Batch
+from lazygnn.graph import Graph
+from lazygnn.history import StoredHistory, open_history
+from lazygnn.propagation import LazyPropagation
+from lazygnn.response import Response
+from lazygnn.warmstart import Blend, Drift, Mix, WarmStart
+
+pytest.importorskip("triton")
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+ON_CUDA = torch.cuda.is_available() and not INTERPRETED
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+# both a move and a mix, then either of them, near either end
+BLENDS = [Blend(0.1, move=0.7), Blend(0.6, move=1.0), Blend(0.3), Blend(1.0, scale=0.7)]
+
+HERE = (
+    pytest.param("cuda", marks=pytest.mark.gpu)
+    if ON_CUDA
+    else pytest.param("cpu", marks=pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process"))
+)
+
+
+@pytest.fixture(params=[HERE])
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where kernels run; new memory is full of NaN there."""
+    empty = torch.empty
+
+    def poisoned(*size: int, **options: Any) -> Tensor:
+        memory = empty(*size, **options)
+        return memory.fill_(torch.nan) if memory.is_floating_point() else memory
+
+    monkeypatch.setattr(torch, "empty", poisoned)
+    return str(request.param)
+
+
+def random_rows(
+    num_rows: int,
+    columns: int,
+    device: str,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    used: Tensor | None = None,
+) -> Tensor:
+    """Normal numbers; NaN in all rows but those that are used."""
+    x = torch.randn(num_rows, columns, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
+    if used is None:
+        return x
+    keep = torch.zeros(num_rows, 1, dtype=torch.bool, device=device).index_fill_(0, used.long(), True)
+    return torch.where(keep, x, torch.nan)
+
+
+def some_nodes(device: str, size: int, of: int = 60, seed: int = 7) -> Tensor:
+    return torch.randperm(of, generator=torch.Generator().manual_seed(seed))[:size].to(device)
+
+
+def expected_start(stored: Tensor, then: Tensor | None, fresh: Tensor, num_targets: int, blend: Blend) -> Tensor:
+    """The definition, in float64."""
+    out, fresh = stored.double(), fresh.double()
+    halo = slice(num_targets, len(fresh))
+    moved = out[:num_targets]
+    if then is not None:
+        moved = moved + blend.move * (fresh[:num_targets] - then.double())
+    out[halo] = (1 - blend.mix) * out[halo] + blend.mix * fresh[halo]
+    out[:num_targets] = blend.scale * ((1 - blend.mix) * moved + blend.mix * fresh[:num_targets])
+    return out
+
+
+def check(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
+    """Off by a few roundings of float32, and by its own where it has fewer bits."""
+    assert out.dtype == dtype
+    torch.testing.assert_close(out.double(), expected, rtol=torch.finfo(dtype).eps, atol=2e-6)
+
+
+def check_converted(out: Tensor, expected: Tensor) -> None:
+    """The same bits, but that the interpreter cuts off what bfloat16 has no room for."""
+    error = 2**-7 if INTERPRETED and torch.bfloat16 in (out.dtype, expected.dtype) else 0
+    torch.testing.assert_close(out, expected, rtol=error, atol=0)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="this is that process")
+def test_kernels_equal_the_definition_in_the_interpreter() -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", str(Path(__file__))]
+    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "passed" in done.stdout
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("stored", DTYPES, ids=str)
+@pytest.mark.parametrize("columns", [1, 3, 47, 48, 100, 130])
+def test_a_start_is_gathered_and_blended(device: str, columns: int, stored: torch.dtype, dtype: torch.dtype) -> None:
+    from lazygnn.ops import rows
+
+    nodes = some_nodes(device, 40)
+    values = random_rows(60, columns, device, stored, used=nodes)
+    inputs = random_rows(60, columns, device, stored, seed=1, used=nodes[:23])
+    fresh = random_rows(31, columns, device, dtype, seed=2)
+    before = values.clone(), inputs.clone(), fresh.clone()
+    for blend in BLENDS if stored == dtype else BLENDS[:1]:
+        kept = inputs if blend.move else None
+        out, then = rows.gather(
+            (values, nodes),
+            None if kept is None else (kept, nodes[:23]),
+            fresh,
+            23,
+            **blend._asdict(),
+            with_then=True,
+        )
+        check(out, expected_start(values[nodes], None if kept is None else kept[nodes[:23]], fresh, 23, blend), dtype)
+        check_converted(out[31:], values[nodes[31:]].to(dtype))
+        assert (then is None) == (kept is None)
+        if then is not None and kept is not None:
+            check_converted(then, torch.cat((kept[nodes[:23]].to(dtype), fresh[23:])))
+    for now, then in zip((values, inputs, fresh), before, strict=True):
+        torch.testing.assert_close(now, then, rtol=0, atol=0, equal_nan=True)
+
+
+def test_the_arithmetic_is_that_of_the_warm_start(device: str) -> None:
+    """To the bit where nothing is multiplied; else a fused multiplication may round once less."""
+    from lazygnn.ops import rows
+
+    values, then, fresh = (random_rows(50, 47, device, seed=seed) for seed in range(3))
+    for warm, ulps in ((Drift(), 0), (Mix(0.0), 0), (Mix(1.0), 0), (Mix(0.3), 2), (Mix(0.9), 2), (Drift(0.2), 2)):
+        kept = then if warm.keeps_inputs else None
+        out, _ = rows.gather(
+            (values, None), None if kept is None else (kept, None), fresh, 30, **warm.blend()._asdict()
+        )
+        expected = torch.cat((warm.targets(fresh[:30], values[:30], None if kept is None else kept[:30]), fresh[30:]))
+        expected[30:] = warm.halo(fresh[30:], values[30:])
+        torch.testing.assert_close(out, expected, rtol=ulps * 2**-23, atol=ulps * 2**-23)
+
+
+def test_the_start_comes_in_rows_that_need_no_copy(device: str) -> None:
+    from lazygnn.ops import fused, rows
+
+    for dtype, columns, stride in ((torch.float32, 47, 48), (torch.bfloat16, 47, 48), (torch.float32, 1, 4)):
+        values = random_rows(5, columns, device, dtype)
+        out, _ = rows.gather((values, None), None, values[:2], 2, mix=0.5)
+        assert (out.shape, out.stride()) == ((5, columns), (stride, 1))
+        assert fused._aligned(out) is out
+        # written to the end
+        assert bool(out.as_strided((5, stride), (stride, 1)).isfinite().all())
+
+
+@pytest.mark.parametrize("values_in_order", [False, True])
+@pytest.mark.parametrize("inputs_in_order", [False, True])
+def test_rows_may_have_been_gathered_before(device: str, values_in_order: bool, inputs_in_order: bool) -> None:
+    from lazygnn.ops import rows
+
+    nodes = some_nodes(device, 40).to(torch.int32)
+    values, inputs = (random_rows(60, 5, device, seed=seed) for seed in range(2))
+    fresh = random_rows(20, 5, device, seed=2)
+    stored, then = values[nodes], inputs[nodes[:20]]
+    out, _ = rows.gather(
+        (stored, None) if values_in_order else (values, nodes),
+        (then, None) if inputs_in_order else (inputs, nodes[:20]),
+        fresh,
+        20,
+        mix=0.25,
+        move=1.0,
+    )
+    check(out, expected_start(stored, then, fresh, 20, Blend(0.25, move=1.0)), torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("num_nodes", "num_fresh", "num_targets", "columns"),
+    [(0, 0, 0, 5), (4, 0, 0, 5), (4, 3, 0, 5), (4, 4, 4, 5), (1, 1, 1, 1), (16, 16, 16, 64)],
+)
+def test_shapes_at_the_edge(device: str, num_nodes: int, num_fresh: int, num_targets: int, columns: int) -> None:
+    from lazygnn.ops import rows
+
+    nodes = some_nodes(device, num_nodes, of=20)
+    values, inputs = (random_rows(20, columns, device, seed=seed) for seed in range(2))
+    fresh = random_rows(num_fresh, columns, device, seed=2)
+    blend, targets = Blend(0.25, move=1.0), nodes[:num_targets]
+    out, then = rows.gather((values, nodes), (inputs, targets), fresh, num_targets, **blend._asdict(), with_then=True)
+    check(out, expected_start(values[nodes], inputs[targets], fresh, num_targets, blend), torch.float32)
+    assert then is not None
+    assert then.shape == fresh.shape
+    pushed, before = torch.full((20,), -1, dtype=torch.int32, device=device), values.clone()
+    rows.scatter(targets, [(values, fresh)], pushed, torch.tensor(3, device=device))
+    before[targets] = fresh[:num_targets]
+    assert torch.equal(values, before)
+    assert int((pushed == 3).sum()) == num_targets
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[:, :47],
+        lambda x: x[1:, 4:20],
+        lambda x: x[:, 1:18],
+        lambda x: x.T[:, :9],
+        lambda x: x[::2],
+        lambda x: x[:1].expand(20, 48),
+        lambda x: x.reshape(-1)[2:962].view(20, 48),
+    ],
+)
+def test_views_are_read_as_they_are(device: str, view: Callable[[Tensor], Tensor]) -> None:
+    from lazygnn.ops import rows
+
+    fresh, new = view(random_rows(30, 48, device)), view(random_rows(30, 48, device, seed=1))
+    values, inputs = (random_rows(60, fresh.shape[1], device, seed=seed) for seed in (2, 3))
+    nodes = some_nodes(device, 55).repeat_interleave(2)[::2]
+    targets = nodes[: len(fresh)]
+    blend = Blend(0.25, move=1.0)
+    out, _ = rows.gather((values, nodes), (inputs, targets), fresh, len(fresh), **blend._asdict())
+    check(out, expected_start(values[nodes], inputs[targets], fresh, len(fresh), blend), torch.float32)
+    expected = values.index_copy(0, targets, new), inputs.index_copy(0, targets, fresh)
+    pushed = torch.zeros(60, dtype=torch.int32, device=device)
+    rows.scatter(targets, [(values, new), (inputs, fresh)], pushed, torch.tensor(1, device=device))
+    assert torch.equal(values, expected[0])
+    assert torch.equal(inputs, expected[1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("stored", DTYPES, ids=str)
+@pytest.mark.parametrize("columns", [1, 3, 47, 48, 100, 130])
+def test_what_a_pass_gave_is_scattered(device: str, columns: int, stored: torch.dtype, dtype: torch.dtype) -> None:
+    from lazygnn.ops import rows
+
+    targets = some_nodes(device, 33)
+    values, inputs = (random_rows(60, columns, device, stored, seed=seed) for seed in range(2))
+    new, fresh = (random_rows(40, columns, device, dtype, seed=seed) for seed in (2, 3))
+    expected = [kept.index_copy(0, targets, given[:33].to(stored)) for kept, given in ((values, new), (inputs, fresh))]
+    pushed = torch.full((60,), -1, dtype=torch.int32, device=device)
+    rows.scatter(targets, [(values, new), (inputs, fresh)], pushed, torch.tensor(5, device=device))
+    check_converted(values, expected[0])
+    check_converted(inputs, expected[1])
+    assert torch.equal(pushed, torch.full_like(pushed, -1).index_fill_(0, targets, 5))
+
+
+def test_shapes_that_do_not_fit_are_refused(device: str) -> None:
+    from lazygnn.ops import rows
+
+    nodes, x = some_nodes(device, 5), random_rows(60, 7, device)
+    with pytest.raises(ValueError, match=r"`fresh` has shape \(2, 7\); the pass needs \(3, 7\) or more rows"):
+        rows.gather((x, nodes), None, x[:2], 3, mix=0.5)
+    with pytest.raises(ValueError, match=r"`values` has shape \(5, 7\); the pass needs \(6, 7\)"):
+        rows.gather((x, nodes), None, x[:6], 3, mix=0.5)
+    with pytest.raises(ValueError, match=r"`values` has shape \(5, 7\); the pass needs \(4, 6\)"):
+        rows.gather((x, nodes), None, x[:4, 1:], 3, mix=0.5)
+    with pytest.raises(ValueError, match=r"`inputs` has shape \(2, 7\); the pass needs \(3, 7\)"):
+        rows.gather((x, nodes), (x, nodes[:2]), x[:4], 3, mix=0.5)
+    pushed, step = torch.zeros(60, dtype=torch.int32, device=device), torch.tensor(0, device=device)
+    with pytest.raises(ValueError, match=r"`values` has shape \(4, 7\); the pass needs \(5, 7\)"):
+        rows.scatter(nodes, [(x, x), (x, x[:4])], pushed, step)
+
+
+def train(history: StoredHistory, dtype: torch.dtype) -> list[Tensor]:
+    """Ten passes over parts of 40 nodes, the first of which fill the history; what they started from."""
+    generator, place = torch.Generator().manual_seed(1), history.values.device
+    starts: list[Tensor] = []
+    for number in range(10):
+        nodes = torch.randperm(40, generator=generator)
+        num_nodes, num_targets = (40, 40) if number in (2, 7) else (30, 11)
+        nodes = nodes[:num_nodes].to(place)
+        num_fresh = num_targets if number % 2 else (num_nodes + num_targets) // 2
+        fresh = torch.randn(num_fresh, 5, generator=generator).to(place, dtype)
+        history.measure = number in (5, 6)
+        history.prefetch(nodes, num_targets)
+        x, then = history.start(nodes, num_targets, fresh)
+        starts += [x] if then is None else [x, then]
+        history.push(nodes[:num_targets], torch.sin(x), fresh)
+    return starts
+
+
+def alike(
+    history: StoredHistory, twin: StoredHistory, starts: list[Tensor], others: list[Tensor], error: float
+) -> None:
+    for start, other in zip(starts, others, strict=True):
+        torch.testing.assert_close(start, other, rtol=error, atol=error)
+    state, expected = history.state_dict(), twin.state_dict()
+    for name in expected:
+        # a level of int8 may be rounded the other way
+        off = 1 if expected[name].dtype == torch.int8 else error
+        torch.testing.assert_close(state[name], expected[name], rtol=error, atol=off)
+    drift, measured = history.drift_norm(), twin.drift_norm()
+    assert (drift is None) == (measured is None)
+    if drift is not None:
+        assert drift == pytest.approx(measured, rel=max(error, 1e-6))
+
+
+STARTS: list[WarmStart] = [Mix(0.4), Mix(1.0), Drift(), Drift(0.1), Drift(0.7)]
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
+@pytest.mark.parametrize("start", STARTS, ids=str)
+@pytest.mark.parametrize(
+    ("kept", "dtype", "error"),
+    [
+        (torch.float32, torch.float32, 1e-6),
+        (torch.float64, torch.float32, 1e-6),
+        (torch.int8, torch.float32, 0.02),
+        (torch.bfloat16, torch.float32, 0.05),
+        (torch.float16, torch.float16, 0.01),
+        (torch.float32, torch.bfloat16, 0.1),
+    ],
+    ids=str,
+)
+def test_a_history_goes_on_as_without_kernels(
+    start: WarmStart, kept: torch.dtype, dtype: torch.dtype, error: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, twin = (open_history(40, 5, start, dtype=kept, compute_dtype=dtype) for _ in range(2))
+    others = train(twin, dtype)
+    used = use_kernels(monkeypatch)
+    starts = train(history, dtype)
+    # the first three find rows that were never written
+    assert used.count("gather") == 7
+    # the others are encoded, or have more bits than kernels take
+    assert used.count("scatter") == (10 if kept in DTYPES else 0)
+    alike(history, twin, starts, others, error)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
+@pytest.mark.parametrize("prop_response", [None, Response(0.6, (0.7, 1.2))], ids=["plain", "fitted"])
+def test_a_pass_is_answered_as_without_kernels(
+    path_graph: Graph, prop_response: Response | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run() -> list[Tensor]:
+        features, gradients = open_history(4, 3, Drift(0.1)), open_history(4, 3, Drift())
+        prop = LazyPropagation(0.2, features, gradients, response=prop_response)
+        seen = []
+        for seed in range(4):
+            x_in = random_rows(4, 3, "cpu", seed=seed).requires_grad_()
+            out = prop(x_in, Batch.full(path_graph, 2))
+            out.square().sum().backward()
+            assert x_in.grad is not None
+            seen += [out.detach(), x_in.grad]
+        return seen
+
+    expected = run()
+    used = use_kernels(monkeypatch)
+    torch.testing.assert_close(run(), expected, rtol=1e-5, atol=1e-6)
+    assert (used.count("gather"), used.count("scatter")) == (6, 8)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
+def test_what_was_not_asked_for_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    history, ones = open_history(3, 2, Drift()), torch.ones(3, 2)
+    use_kernels(monkeypatch)
+    history.push(torch.arange(3), ones, ones)
+    assert history.start(torch.arange(3), 3, 2 * ones).then is not None
+    assert history.start(torch.arange(3), 3, 2 * ones, with_then=False).then is None
+    assert history.drift_norm() is None
+    history.measure = True
+    assert history.start(torch.arange(3), 3, 2 * ones, with_then=False).then is None
+    assert history.drift_norm() == 1
+
+
+def use_kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Lets rows on a CPU through, for the interpreter; what is called is listed."""
+    from lazygnn.ops import rows
+
+    used: list[str] = []
+
+    def listed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **named: Any) -> Any:
+            used.append(name)
+            return function(*given, **named)
+
+        return call
+
+    monkeypatch.setattr(rows, "gather", listed("gather", rows.gather))
+    monkeypatch.setattr(rows, "scatter", listed("scatter", rows.scatter))
+    monkeypatch.setattr(ops, "history_rows", lambda *given: rows if all(x.dtype in DTYPES for x in given) else None)
+    return used
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+def test_rows_are_loaded_16_bytes_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiles for a device that need not be there; entries are not moved between threads."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    from lazygnn.ops import rows
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    tables = ["values", "inputs", "fresh", "out", "new"]
+    types = dict.fromkeys(tables, "*fp32") | {"nodes": "*i64", "targets": "*i64", "pushed": "*i32", "step": "*i64"}
+    types |= dict.fromkeys(("mix", "move", "scale"), "fp32")
+    fixed: dict[str, Any] = dict.fromkeys(("VALUE_STRIDE", "INPUT_STRIDE", "FRESH_STRIDE"), 48)
+    fixed |= {"OUT_STRIDE": 48, "NEW_STRIDE": 48, "COLUMNS": 48, "then": None}
+    fixed |= {"FROM_STORED": True, "ROWS": 16, "WIDTH": 64}
+    for kernel, read, written in ((rows.gather_rows, 3, 1), (rows.scatter_rows, 2, 2)):
+        names: list[str] = vars(kernel)["arg_names"]
+        given = {name: value for name, value in fixed.items() if name in names}
+        signature = {name: "constexpr" if name in given else types.get(name, "i32") for name in names}
+        aligned = {(at,): [["tt.divisibility", 16]] for at, name in enumerate(names) if signature[name].startswith("*")}
+        source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=given, attrs=aligned)
+        code = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=rows._OPTIONS)
+        assert len(re.findall(r"ld\.global\.v4\.b32", code.asm["ptx"])) >= 2 * read
+        assert len(re.findall(r"st\.global\.v4\.b32", code.asm["ptx"])) >= 2 * written
+        assert code.metadata.shared == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
+def test_rows_may_lie_further_away_than_32_bits_count() -> None:
+    from lazygnn.ops import rows
+
+    table = torch.zeros(2**31 + 64, dtype=torch.float16, device="cuda").as_strided((3, 47), (2**30, 1))
+    new, targets = random_rows(2, 47, "cuda"), torch.tensor([2, 0], device="cuda")
+    pushed, step = torch.zeros(3, dtype=torch.int32, device="cuda"), torch.tensor(1, device="cuda")
+    rows.scatter(targets, [(table, new)], pushed, step)
+    assert torch.equal(table[targets], new.half())
+    out, _ = rows.gather((table, targets), None, new[:0], 0, mix=0.5)
+    assert torch.equal(out, new.half().float())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
+@pytest.mark.parametrize("tier", ["device", "pinned", "host"])
+@pytest.mark.parametrize("kept", [torch.float32, torch.bfloat16, torch.int8], ids=str)
+@pytest.mark.parametrize("start", STARTS, ids=str)
+def test_a_history_on_a_device_goes_on_as_without_kernels(
+    start: WarmStart, kept: torch.dtype, tier: Literal["device", "pinned", "host"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, twin = (open_history(40, 5, start, dtype=kept, tier=tier, device="cuda") for _ in range(2))
+    monkeypatch.setenv("LAZYGNN_KERNELS", "reference")
+    others = train(twin, torch.float32)
+    monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
+    alike(history, twin, train(history, torch.float32), others, 1e-6 if kept == torch.float32 else 2e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
+@pytest.mark.parametrize("tier", ["device", "pinned"])
+def test_a_pass_can_be_captured_and_waits_for_nothing(
+    tier: Literal["device", "pinned"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
+    history, twin = (open_history(90, 47, Drift(0.1), tier=tier, device="cuda") for _ in range(2))
+    ones = torch.ones(90, 47, device="cuda")
+    for each in (history, twin):
+        each.push(torch.arange(90, device="cuda"), ones, ones)
+    nodes, fresh = some_nodes("cuda", 60), random_rows(20, 47, "cuda")
+
+    def visit(each: StoredHistory) -> None:
+        each.prefetch(nodes, 20)
+        each.push(nodes[:20], 0.5 * each.start(nodes, 20, fresh, with_then=False).x, fresh)
+
+    visit(history)
+    visit(twin)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        visit(history)
+        visit(twin)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        visit(history)
+    for value in range(4):
+        fresh.fill_(value)
+        graph.replay()
+        visit(twin)
+    one, other = history.state_dict(), twin.state_dict()
+    assert all(torch.equal(one[name].cpu(), other[name].cpu()) for name in other)
