@@ -8,6 +8,7 @@ import typer
 
 from benchmarks import epoch as epoch_benchmark
 from benchmarks import history as history_benchmark
+from benchmarks import propagation as propagation_benchmark
 from benchmarks import scaling as scaling_benchmark
 from benchmarks import step as step_benchmark
 from benchmarks.report import RESULTS, Report
@@ -65,6 +66,23 @@ def history(
 ) -> None:
     """Rows read and written, for every place a history can be kept in and every type."""
     _end(history_benchmark.main(find_shape(shape), choose_device(device), repeats=repeats, scratch=scratch, folder=out))
+
+
+@app.command()
+def propagation(
+    shape: Shape = "products",
+    device: Device = "auto",
+    root: Root = None,
+    only: Only = "",
+    repeats: Repeats = 10,
+    out: Out = RESULTS,
+) -> None:
+    """Propagation of a full batch, forward and backward: exact, the paper's and ours."""
+    _end(
+        propagation_benchmark.main(
+            find_shape(shape), choose_device(device), root=root, only=_names(only), repeats=repeats, folder=out
+        )
+    )
 
 
 @app.command()

@@ -77,14 +77,14 @@ def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device
         f"{name}{precision.suffix}": Contender(
             f"{what}, two steps, {precision.name}", "lazygnn", lazy | values | precision.stored, LAZY
         )
-        for precision in _precisions(device)
+        for precision in precisions(device)
         for name, (what, values) in modes.items()
     }
 
 
 def _exact(exact: dict[str, Any], parts: dict[str, Any], device: torch.device) -> dict[str, Contender]:
     once, gas = Check(passes=1, num_steps=NUM_STEPS), Check(passes=NUM_STEPS, num_steps=NUM_STEPS)
-    precision, steps = _precisions(device)[-1], f"{NUM_STEPS} steps"
+    precision, steps = precisions(device)[-1], f"{NUM_STEPS} steps"
     pyg = {
         f"appnp-pyg-{form}": Contender(
             f"exact, {steps}, PyG's MLP and APPNP ({form}, normalised beforehand), dense features, fp32",
@@ -131,7 +131,7 @@ def _sampled(parts: dict[str, Any]) -> dict[str, Contender]:
     }
 
 
-def _precisions(device: torch.device) -> list[Precision]:
+def precisions(device: torch.device) -> list[Precision]:
     """The number formats that are compared, the narrowest last; a CPU may take hours for products in bfloat16."""
     wide = Precision("", "float32", {"precision": "float32"})
     if device.type == "cpu":

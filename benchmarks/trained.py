@@ -97,12 +97,14 @@ def _train(built: Built, options: TrainerOptions, warmup: int, scale: float) -> 
         reports.append(report)
         memory.look()
 
+    memory.look()
     Trainer(built.model, built.loader, built.graph, options, on_epoch=on_epoch).run()
     # the last epoch is the one that evaluates, which takes memory of its own
     measured, scores = slice(warmup, -1), reports[-1].scores or {}
     return {
         **median([scale * report.seconds for report in reports[measured]]),
-        **memory.summary(measured),
+        # the first epoch too: what is replayed later does not ask the allocator
+        **memory.summary(slice(1, -1)),
         "losses": [report.loss for report in reports],
         "accuracy": scores["val"],
     }

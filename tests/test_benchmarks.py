@@ -175,6 +175,27 @@ def test_a_history_that_forgets_is_reported_as_wrong(tmp_path: Path, monkeypatch
     assert all(row["pull rows/s"] is None for row in report.rows)
 
 
+def test_propagation(tmp_path: Path) -> None:
+    outcome = invoke("propagation", "--shape", "tiny", "--device", "cpu", "--repeats", "2", "--out", str(tmp_path))
+    assert outcome.exit_code == 0, outcome.output
+    result, _ = read(tmp_path)
+    rows = {row["contender"]: row for row in result["rows"]}
+    assert list(rows) == ["exact", "paper", "ours", "ours-one-step", "ours-fitted"]
+    # inputs take the room of the gradients
+    two_tensors = 2 * 2000 * 5 * 4 / 2**20
+    assert [row["history MiB"] for row in rows.values()] == [0] + [pytest.approx(two_tensors)] * 4
+    assert all(row["status"] == "ok" and row["milliseconds"] > 0 for row in rows.values())
+
+
+@pytest.mark.usefixtures("wrong_kernels")
+def test_a_wrong_propagation_is_reported_as_wrong(tmp_path: Path) -> None:
+    names = "exact,ours,ours-fitted"
+    words = ["--shape", "tiny", "--device", "cpu", "--repeats", "1", "--only", names, "--out", str(tmp_path)]
+    assert invoke("propagation", *words).exit_code == 1
+    rows = read(tmp_path)[0]["rows"]
+    assert [(row["status"], row["milliseconds"]) for row in rows] == [("wrong", None)] * 3
+
+
 def test_epoch(tmp_path: Path) -> None:
     words = ("--shape", "tiny", "--device", "cpu", "--repeats", "2", "--warmup", "3", "--out", str(tmp_path / "out"))
     outcome = invoke("epoch", *words)
