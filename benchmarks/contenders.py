@@ -64,11 +64,11 @@ def contenders(shape: Shape, device: torch.device) -> dict[str, Contender]:
 
 def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device) -> dict[str, Contender]:
     lazy = transform | {"num_layers": 2}
-    host = {"history": "host", "features": "host"}
+    host = {"history": "pinned", "features": "host"}
     modes = {
         "ours-full": ("full batch, drift", {"num_parts": 1}),
         "ours": ("frozen halo, drift", parts),
-        "ours-host": ("the same, histories and features in host memory", parts | host),
+        "ours-host": ("the same, histories, features and edges in page-locked host memory", parts | host),
     }
     if device.type == "cpu":
         # host memory is where everything is

@@ -19,7 +19,7 @@ from lazygnn.response import Response, fit_response
 
 PICTURE = Path("docs") / "images" / "staleness-modes.png"
 DATASETS = ("arxiv", "wordnet", "cora", "pubmed", "amazon_computers", "coauthor_cs")
-ALPHA, NUM_LAYERS = 0.1, 2
+ALPHA, BETA, NUM_LAYERS = 0.1, 0.1, 2
 MOMENTS, PROBES, POINTS = 60, 8, 400
 
 Array = np.ndarray
@@ -76,8 +76,8 @@ def drift(beta: float, num_layers: int) -> Scheme:
     )
 
 
-def fitted(response: Response) -> Scheme:
-    """A drift whose answer to a change is fitted to the graph (`lazygnn.response`)."""
+def fitted(response: Response, beta: float) -> Scheme:
+    """A drift and a little mix whose answer to a change is fitted to the graph (`lazygnn.response`)."""
     coefficients, num_layers = response.polynomial(ALPHA), len(response.sources)
 
     def fresh(z: Array) -> Array:
@@ -85,9 +85,9 @@ def fitted(response: Response) -> Scheme:
         return value
 
     return Scheme(
-        keep=lambda z: _left(z, num_layers),
+        keep=lambda z: (1 - beta) * _left(z, num_layers),
         fresh=fresh,
-        past=lambda z: (1 - _left(z, num_layers)) * exact(z) - fresh(z),
+        past=lambda z: (1 - _left(z, num_layers)) * exact(z) + beta * _left(z, num_layers) - fresh(z),
     )
 
 
@@ -98,15 +98,19 @@ def main(root: str | None) -> None:
     rows = []
     for name, adj in graphs.items():
         z, share = spectra[name]
-        response = fit_response(adj, ALPHA, NUM_LAYERS)
-        schemes = {"mix": mix(0.5, NUM_LAYERS), "drift": drift(0.0, NUM_LAYERS), "fitted": fitted(response)}
-        through = [_mean(exact(z), share), *(_mean(scheme.noise(z), share) for scheme in schemes.values())]
-        apart = [_mean(scheme.fresh(z) - exact(z), share) for scheme in schemes.values()]
+        schemes, ten = _schemes(adj), steps_from_input(z, 10)
+        through = [_mean(ten, share), *(_mean(scheme.noise(z), share) for scheme in schemes.values())]
+        apart = [_mean(scheme.fresh(z) - ten, share) for scheme in schemes.values()]
         rows.append([name, *(f"{value:.3f}" for value in (*through, *apart))])
-    header = ["graph", *(f"noise, {name}" for name in ("exact", "mix", "drift", "fitted"))]
-    print(markdown([*header, *(f"off, {name}" for name in ("mix", "drift", "fitted"))], rows))
-    shown = fitted(fit_response(graphs["wordnet"], ALPHA, NUM_LAYERS))
-    _draw(spectra, {"mix 0.5": mix(0.5, NUM_LAYERS), "drift": drift(0.0, NUM_LAYERS), "fitted": shown})
+    titles = [*(f"noise, {name}" for name in ("exact", *schemes)), *(f"off, {name}" for name in schemes)]
+    print(markdown(["graph", *titles], rows))
+    _draw(spectra, _schemes(graphs["wordnet"]))
+
+
+def _schemes(adj: Adjacency) -> dict[str, Scheme]:
+    """The paper's start, the drift alone, and what is fitted to a graph: the default."""
+    response = fit_response(adj, ALPHA, NUM_LAYERS, mix=BETA)
+    return {"mix": mix(0.5, NUM_LAYERS), "drift": drift(0.0, NUM_LAYERS), "fitted": fitted(response, BETA)}
 
 
 def _draw(spectra: Mapping[str, tuple[Array, Array]], schemes: Mapping[str, Scheme]) -> None:
@@ -119,7 +123,7 @@ def _draw(spectra: Mapping[str, tuple[Array, Array]], schemes: Mapping[str, Sche
         modes.stairs(np.histogram(z, edges, weights=share)[0], edges, label=name)
     z = np.linspace(-0.8, 1, 400)
     for panel, value in ((standing, Scheme.standing), (fresh, lambda scheme, at: np.abs(scheme.fresh(at)))):
-        panel.plot(z, exact(z), "k", label="exact")
+        panel.plot(z, steps_from_input(z, 10), "k", label="exact, 10 steps")
         for name, scheme in schemes.items():
             panel.plot(z, value(scheme, z), label=name)
     for panel, title in (

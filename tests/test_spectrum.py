@@ -32,10 +32,10 @@ def graph(block_graph: Graph) -> Graph:
 
 @pytest.mark.parametrize("name", ["mix", "drift", "fitted"])
 def test_the_closed_forms_are_what_a_pass_does_to_each_mode(graph: Graph, spectrum: Any, name: str) -> None:
-    response = fit_response(graph.adj, spectrum.ALPHA, 2) if name == "fitted" else None
-    start: WarmStart = Mix(0.3) if name == "mix" else Drift(0.2 if name == "drift" else 0.0)
+    response = fit_response(graph.adj, spectrum.ALPHA, 2, mix=0.2) if name == "fitted" else None
+    start: WarmStart = Mix(0.3) if name == "mix" else Drift(0.2)
     scheme = {"mix": lambda: spectrum.mix(0.3, 2), "drift": lambda: spectrum.drift(0.2, 2)}.get(
-        name, lambda: spectrum.fitted(response)
+        name, lambda: spectrum.fitted(response, 0.2)
     )()
     values, modes = torch.linalg.eigh(graph.adj.to_dense())
     history = open_history(N, N, start, dtype=torch.float64, compute_dtype=torch.float64)
@@ -63,7 +63,7 @@ def test_noise_is_answered_as_a_long_run_shows(spectrum: Any) -> None:
 def test_standing_inputs_are_answered_exactly_by_a_drift_and_not_by_a_mix(spectrum: Any) -> None:
     z = np.linspace(-0.9, 1, 50)
     response = Response(0.9, (-0.4, 0.8))
-    for scheme in (spectrum.drift(0.0, 2), spectrum.drift(0.0, 3), spectrum.fitted(response)):
+    for scheme in (spectrum.drift(0.0, 2), spectrum.drift(0.0, 3), spectrum.fitted(response, 0.0)):
         np.testing.assert_allclose(scheme.standing(z), spectrum.exact(z), atol=1e-12)
     assert np.abs(spectrum.mix(0.5, 2).standing(z) - spectrum.exact(z)).max() > 0.2
 

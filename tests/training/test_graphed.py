@@ -195,6 +195,21 @@ def test_restoring_forgets_what_was_captured(block_graph: Graph, recorder: Recor
     assert_equal(trainer.checkpoint()[0], expected)
 
 
+def test_no_garbage_is_collected_while_a_step_is_captured(block_graph: Graph) -> None:
+    collecting = list[bool]()
+
+    def capture(function: Callable[[], None]) -> Replay:
+        collecting.append(gc.isenabled())
+        return function
+
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))])
+    step_on, batch = GraphedStep(lambda _: torch.zeros(()), optimizer, capture), Batch.full(block_graph, 1)
+    step_on(batch)
+    step_on(batch)
+    assert collecting == [False]
+    assert gc.isenabled()
+
+
 def test_a_cpu_has_no_graphs(block_graph: Graph) -> None:
     trainer = make_trainer(block_graph, cuda_graphs="auto")
     assert trainer._graphed is None

@@ -54,9 +54,10 @@ class GraphedStep:
 
     def _capture_all(self, loss: Tensor) -> None:
         # the largest come first, so that the others fit in their memory
-        for batch in sorted(self._met, key=lambda batch: len(batch.x), reverse=True):
-            if batch not in self._replays:
-                self._replays[batch] = self._capture(partial(self._body, batch, loss))
+        with _without_garbage_collection():
+            for batch in sorted(self._met, key=lambda batch: len(batch.x), reverse=True):
+                if batch not in self._replays:
+                    self._replays[batch] = self._capture(partial(self._body, batch, loss))
 
     def _body(self, batch: Batch, loss: Tensor) -> None:
         loss.copy_(self._step(batch))
@@ -83,7 +84,7 @@ class CudaCapture:
         capturing = torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local")
         try:
             self._set_capturable(True)
-            with _without_garbage_collection(), capturing:
+            with capturing:
                 function()
         except RuntimeError as error:
             reason = str(error).partition("\n")[0]
