@@ -373,8 +373,15 @@ def test_show_of_a_run_that_has_not_ended(lazygnn: Command, broken: Path) -> Non
 def test_doctor_names_versions(lazygnn: Command) -> None:
     done = lazygnn("doctor")
     assert done.status == 0
-    for text in ("lazygnn", "python", "torch", "GPU", "safetensors", "pymetis"):
+    for text in ("lazygnn", "python", "torch", "GPU", "kernels", "safetensors", "pymetis"):
         assert text in done.out
+
+
+def test_doctor_refuses_kernels_that_there_are_not(lazygnn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAZYGNN_KERNELS", "fast")
+    done = lazygnn("doctor")
+    assert done.status == 2
+    assert "`LAZYGNN_KERNELS` must be `auto` or `reference`, got `fast`" in done.err
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from lazygnn.data.partition import PartitionMethod
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.history import HistoryFileError
 from lazygnn.methods import METHODS, find_method, recipe, recipe_names, resolve
+from lazygnn.ops import describe_kernels
 from lazygnn.training.predict import check_format, prediction_table, write_table
 from lazygnn.training.run import Run
 from lazygnn.training.saving import Interrupted
@@ -194,6 +195,7 @@ def doctor() -> None:
         f"{torch.__version__}, {torch.get_num_threads()} threads, MKL {_yes(torch.backends.mkl.is_available())}",
     )
     table.add_row("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none")
+    table.add_row("kernels", describe_kernels())
     for package in (
         "numpy",
         "pydantic",

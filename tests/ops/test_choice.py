@@ -108,3 +108,15 @@ def test_on_a_device_the_kernels_are_found() -> None:
     adj = Csr(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), torch.tensor([2.0, 3.0]), 2).to("cuda")
     assert ops._kernels(adj, torch.ones(2, 1, device="cuda")).__name__ == "lazygnn.ops.fused"
     assert ops.spmm(adj, torch.ones(2, 1, device="cuda")).tolist() == [[2], [3]]
+
+
+def test_kernels_are_described(kernels: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert ops.describe_kernels() == "plain PyTorch, since there is no GPU"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert kernels is not None
+    assert ops.describe_kernels() == "Triton"
+    monkeypatch.setattr(ops, "_fused", lambda: None)
+    assert ops.describe_kernels() == "plain PyTorch, since Triton does not work here"
+    monkeypatch.setenv("LAZYGNN_KERNELS", "reference")
+    assert ops.describe_kernels() == "plain PyTorch, since LAZYGNN_KERNELS=reference"

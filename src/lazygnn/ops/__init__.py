@@ -29,6 +29,7 @@ __all__ = [
     "Csr",
     "activations",
     "aggregate",
+    "describe_kernels",
     "dropout_",
     "history_rows",
     "index_dtype",
@@ -111,6 +112,15 @@ def history_rows(*tensors: Tensor) -> ModuleType | None:
     """The module that gathers and scatters such rows of a history, or None where that is for plain PyTorch."""
     fits = not _recorded(*tensors) and _fits(*tensors)
     return import_module("lazygnn.ops.rows") if fits and _fused() is not None else None
+
+
+def describe_kernels() -> str:
+    """Whose kernels run on a GPU here, and why not ours, in words."""
+    if not _wanted():
+        return f"plain PyTorch, since {_SWITCH}=reference"
+    if not torch.cuda.is_available():
+        return "plain PyTorch, since there is no GPU"
+    return "plain PyTorch, since Triton does not work here" if _fused() is None else "Triton"
 
 
 class _Aggregate(Function):
