@@ -1,7 +1,7 @@
 """The kernels against the reference: in Triton's interpreter on any machine, compiled where there is a device.
 
 The interpreter must be asked for before Triton is imported, so one test here runs all the others in a process of its
-own. Whatever the kernels write to starts as NaN.
+own. Whatever the kernels write to starts as NaN, and there the interpreter watches all they read and write.
 """
 
 import math
@@ -27,6 +27,8 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 ON_CUDA = torch.cuda.is_available() and not INTERPRETED
 KERNELS = ["lane_rows", "piece_sums"]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+# bytes between the tensors that an interpreted kernel is given
+APART = 1 << 16
 
 HERE = (
     pytest.param("cuda", marks=pytest.mark.gpu)
@@ -37,7 +39,7 @@ HERE = (
 
 @pytest.fixture(params=[HERE])
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where kernels run; new memory is full of NaN there."""
+    """Where kernels run; new memory is full of NaN there, and nothing outside a tensor can be touched unnoticed."""
     empty = torch.empty
 
     def poisoned(*size: int, **options: Any) -> Tensor:
@@ -45,7 +47,84 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         return memory.fill_(torch.nan) if memory.is_floating_point() else memory
 
     monkeypatch.setattr(torch, "empty", poisoned)
+    if INTERPRETED:
+        watch(monkeypatch)
     return str(request.param)
+
+
+def watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the interpreter read what tensors hold, and write to the result alone.
+
+    A kernel finds its tensors far apart, so that what it reads beyond the end of one is not a part of another. Loads
+    are those of a device, which reads together only what one mask is for.
+    """
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    from lazygnn.ops import fused
+
+    arena = torch.empty(16 * APART, dtype=torch.uint8)
+    readable: list[tuple[int, int]] = []
+    writable: list[tuple[int, int]] = []
+    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
+
+    def watched_load(self: Any, ptrs: Any, mask: Any, *options: Any, **more: Any) -> Any:
+        assert_within(ptrs, mask, readable, "read")
+        return load(self, ptrs, mask, *options, **more)
+
+    def watched_store(self: Any, ptrs: Any, value: Any, mask: Any, *options: Any, **more: Any) -> Any:
+        assert_within(ptrs, mask, writable, "written")
+        return store(self, ptrs, value, mask, *options, **more)
+
+    class Launched:
+        def __init__(self, kernel: Any) -> None:
+            self.kernel = kernel
+
+        def __getitem__(self, grid: Any) -> Callable[..., Any]:
+            def launch(**given: Any) -> None:
+                tensors = {name: tensor for name, tensor in given.items() if isinstance(tensor, Tensor)}
+                apart, result = move_apart(tensors, arena), "out" if "out" in given else "pieces"
+                spans = {name: span(tensor, apart[name]) for name, tensor in tensors.items()}
+                readable[:], writable[:] = spans.values(), [spans[result]]
+                self.kernel[grid](**given | apart)
+                given[result].copy_(apart[result])
+
+            return launch
+
+    for name in KERNELS:
+        monkeypatch.setattr(fused, name, Launched(getattr(fused, name)))
+    monkeypatch.setattr(InterpreterBuilder, "create_masked_load", watched_load)
+    monkeypatch.setattr(InterpreterBuilder, "create_masked_store", watched_store)
+
+
+def move_apart(tensors: dict[str, Tensor], arena: Tensor) -> dict[str, Tensor]:
+    """The same tensors with their memory in the arena; what was one memory stays one."""
+    places: dict[int, int] = {}
+    moved = {}
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage()
+        assert storage.nbytes() < APART // 2
+        at = places.setdefault(storage.data_ptr(), (1 + len(places)) * APART)
+        arena[at : at + storage.nbytes()] = torch.empty(0, dtype=torch.uint8).set_(storage)
+        offset = at // tensor.element_size() + tensor.storage_offset()
+        moved[name] = tensor.new_empty(0).set_(arena.untyped_storage(), offset, tensor.shape, tensor.stride())
+        assert (moved[name].data_ptr() - tensor.data_ptr()) % 16 == 0
+    return moved
+
+
+def span(tensor: Tensor, moved: Tensor) -> tuple[int, int]:
+    """Where a tensor begins and ends now; rows have the padding that belongs to them."""
+    if tensor.dim() < 2:
+        return moved.data_ptr(), moved.data_ptr() + tensor.numel() * tensor.element_size()
+    begin = moved.data_ptr() - int(tensor.storage_offset()) * tensor.element_size()
+    return begin, begin + int(tensor.untyped_storage().nbytes())
+
+
+def assert_within(ptrs: Any, mask: Any, memory: list[tuple[int, int]], what: str) -> None:
+    at, size = ptrs.data[mask.data], ptrs.get_element_ty().primitive_bitwidth // 8
+    inside = np.zeros(at.shape, bool)
+    for begin, end in memory:
+        inside |= (at >= begin) & (at + size <= end)
+    assert inside.all(), f"{what} where no tensor is"
 
 
 @pytest.fixture(params=[4, 8], ids=["4 at a time", "8 at a time"])
@@ -258,6 +337,10 @@ def test_bits_do_not_depend_on_how_many_come_at_a_time(
     assert torch.equal(results[0], fused.step(adj, x, padded, 0.1))
 
 
+# fours that end with the entries, that end before them, and none at all; rows that begin among the last few
+LAST_ENTRIES = [[4], [8, 4], [1], [2, 0], [0, 3], [3, 0, 9, 1], [5, 0], [4, 1, 1, 1, 0], [1, 6], [2, 1, 2]]
+
+
 def moved(entries: Tensor, before: int, after: int) -> Tensor:
     """The same entries between others that must not be used."""
     poison = torch.nan if entries.is_floating_point() else 1 << 30
@@ -272,59 +355,68 @@ def moved(entries: Tensor, before: int, after: int) -> Tensor:
 def test_entries_may_lie_anywhere(device: str, before: int, after: int, index: torch.dtype, value: torch.dtype) -> None:
     from lazygnn.ops import fused
 
-    for counts in ([3, 0, 9, 1], [2, 0], [0, 3], [4]):
-        adj = matrix(counts, 15, device, index)
-        col, values = moved(adj.col, before, after), moved(adj.value.to(value), before, after)
-        adj, x = Csr(adj.rowptr, col, values, 15), rows(15, 5, device)
-        if before in (0, 8) and after:
-            assert (fused._at_once(col), fused._at_once(values)) == (16 // col.element_size(), 4)
-        if before in (1, 3):
-            assert (fused._at_once(col), fused._at_once(values)) == (1, 1)
-        check(fused.spmm(adj, x), exact(adj, x)[: len(counts)], torch.float32)
+    for counts in LAST_ENTRIES:
+        adj, x = matrix(counts, 15, device, index).to(value), rows(15, 5, device)
+        there = Csr(adj.rowptr, moved(adj.col, before, after), moved(adj.value, before, after), 15)
+        out = fused.spmm(there, x)
+        check(out, exact(adj, x)[: len(counts)], torch.float32)
+        assert torch.equal(out, fused.spmm(adj, x))
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="watches the loads of the interpreter")
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_nothing_is_read_beyond_the_end(device: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    from triton.runtime.interpreter import InterpreterBuilder
-
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("counts", [*LAST_ENTRIES, [2, 30, 5], [1, 18], [0, 0]], ids=str)
+def test_nothing_is_touched_beyond_the_end(
+    device: str, counts: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from lazygnn.ops import fused
 
-    memory: list[Tensor] = []
-    loads = 0
-    load, kernels = InterpreterBuilder.create_masked_load, {name: getattr(fused, name) for name in KERNELS}
-
-    def watched(self: Any, ptrs: Any, mask: Any, *options: Any, **more: Any) -> Any:
-        nonlocal loads
-        at, size = ptrs.data[mask.data], ptrs.get_element_ty().primitive_bitwidth // 8
-        inside = np.zeros(at.shape, bool)
-        for storage in (tensor.untyped_storage() for tensor in memory):
-            begin = storage.data_ptr()
-            inside |= (at >= begin) & (at + size <= begin + storage.nbytes())
-        assert inside.all()
-        loads += at.size
-        return load(self, ptrs, mask, *options, **more)
-
-    class Launched:
-        def __init__(self, name: str) -> None:
-            self.name = name
-
-        def __getitem__(self, grid: Any) -> Callable[..., Any]:
-            def launch(**given: Any) -> None:
-                memory[:] = [tensor for tensor in given.values() if isinstance(tensor, Tensor)]
-                kernels[self.name][grid](**given)
-
-            return launch
-
-    for name in KERNELS:
-        monkeypatch.setattr(fused, name, Launched(name))
-    monkeypatch.setattr(InterpreterBuilder, "create_masked_load", watched)
     use_split(8, monkeypatch)
-    for counts in ([3, 0, 9, 1], [2, 30, 5], [1], [0, 0]):
-        adj, x, source = matrix(counts, 6, device), rows(6, 19, device, dtype), rows(6, 19, device, dtype, seed=1)
-        fused.step(adj, x, source, 0.1, previous=source, momentum=0.5)
-        fused.run_steps([adj] * 2, x, [source] * 2, 0.1)
-    assert loads > 1000
+    adj, x, source = matrix(counts, 6, device), rows(6, 19, device, dtype), rows(6, 19, device, dtype, seed=1)
+    given: dict[str, Any] = {"previous": source, "momentum": 0.5}
+    check(fused.step(adj, x, source, 0.1, **given), exact(adj, x, source, 0.1, **given), dtype)
+    once = fused.step(adj, x, source, 0.1)
+    twice = fused.run_steps([adj] * 2, x, [source] * 2, 0.1)
+    assert torch.equal(twice, fused.step(adj, once, source, 0.1)[: len(counts)])
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="watches the interpreter")
+def test_what_is_touched_beyond_the_end_is_noticed(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lazygnn.ops import fused
+
+    adj, x, source = matrix([3, 0, 9, 1], 15, device), rows(15, 8, device), rows(4, 8, device, seed=1)
+    monkeypatch.setattr(fused, "_check", lambda *_: None)
+    for short in (
+        (Csr(adj.rowptr, adj.col, adj.value[:-1], 15), x, source),
+        (Csr(adj.rowptr, adj.col, moved(adj.value[:-1], 0, 1), 15), x, source),
+        (Csr(adj.rowptr, adj.col, moved(adj.value[1:], 1, 0)[:12], 15), x, source),
+        (adj, x[: int(adj.col.max())].clone(), source),
+        (adj, x, source[:3].clone()),
+    ):
+        with pytest.raises(Exception, match="read where no tensor is"):
+            fused.step(*short, 0.1)
+    monkeypatch.setattr(fused, "empty_rows", lambda _, like: torch.empty(3, like.shape[1]))
+    with pytest.raises(Exception, match="written where no tensor is"):
+        fused.spmm(adj, x)
+
+
+@pytest.mark.usefixtures("unroll")
+def test_bits_of_a_row_do_not_depend_on_what_follows(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lazygnn.ops import fused
+
+    use_split(8, monkeypatch)
+    adj, x = matrix([3, 5, 1, 21, 0, 2, 17, 4], 15, device), rows(15, 7, device)
+    out = fused.spmm(adj, x)
+    for stop in range(1, 9):
+        assert torch.equal(fused.spmm(adj.rows(stop), x), out[:stop])
+
+
+def test_entries_may_be_strided(device: str) -> None:
+    from lazygnn.ops import fused
+
+    adj, x = matrix([3, 0, 9, 1], 15, device), rows(15, 5, device)
+    for value in (torch.ones(1, device=device).expand(13), torch.stack((adj.value, adj.value / 2), 1)[:, 1]):
+        there = Csr(adj.rowptr, torch.stack((adj.col, adj.col), 1)[:, 0], value, 15)
+        check(fused.spmm(there, x), exact(adj.with_value(value.contiguous()), x)[:4], torch.float32)
 
 
 @pytest.mark.parametrize(
@@ -437,6 +529,8 @@ def test_shapes_that_do_not_fit_are_refused(device: str) -> None:
     adj, x = matrix([4, 0, 7], 5, device), rows(5, 7, device)
     with pytest.raises(ValueError, match="`x` has 4 rows for the 5 columns of the matrix"):
         fused.spmm(adj, x[:4])
+    with pytest.raises(ValueError, match="the matrix has 10 values in 11 places"):
+        fused.spmm(adj.with_value(adj.value[1:]), x)
     with pytest.raises(ValueError, match=r"`source` has shape \(2, 7\); the step needs \(3, 7\) or more rows"):
         fused.step(adj, x, x[:2], 0.1)
     with pytest.raises(ValueError, match=r"`previous` has shape \(5, 6\); the step needs \(3, 7\)"):
@@ -461,13 +555,15 @@ def test_all_is_loaded_16_bytes_at_a_time(
     types |= dict.fromkeys(("x", "halo", "source", "out"), f"*{bits}")
     fixed: dict[str, Any] = {"X_STRIDE": 48 // unit, "HALO_STRIDE": 48 // unit, "UNIT": unit, "SPLIT": 512}
     fixed |= {} if halo else {"halo": None}
-    own = {"previous": None, "OWN_COLUMNS": 48, "OWN_UNIT": unit, "COLS_AT_ONCE": 4, "VALUES_AT_ONCE": 4}
+    own = {"previous": None, "OWN_COLUMNS": 48, "OWN_UNIT": unit}
     code = compiled(lane_rows, types, fixed | own | {"LANES": 48 // unit, "UNROLL": 4})
-    # the source; indices and values, ahead and in the loop; neighbours; four pieces of 48 columns in float32
-    assert len(re.findall(r"ld\.global\.v4\.b32", code)) == 1 + 2 * 2 + 4 + 4 * unit // 4
+    # the source; indices and values, ahead and in the loop; neighbours, in it and behind the last whole four; four
+    # pieces of 48 columns in float32
+    assert len(re.findall(r"ld\.global\.v4\.b32", code)) == 1 + 2 * 2 + 4 + 3 + 4 * unit // 4
     assert len(re.findall(r"st\.global\.v4\.b32", code)) == 1
-    # the order and the ends of a row are all that comes one by one, and nothing is handed from lane to lane
-    assert len(re.findall(r"ld\.global\.b\d", code)) == 3
+    # the order, the ends of a row and three last entries are all that comes one by one, and nothing is handed from
+    # lane to lane
+    assert len(re.findall(r"ld\.global\.b\d", code)) == 3 + 2 * 3
     assert ".shared" not in code
     lanes = 2 ** math.ceil(math.log2(48 / unit))
     code = compiled(piece_sums, types, fixed | {"COLUMNS": 48, "NEIGHBOURS": 8, "WIDTH": lanes * unit, "UNROLL": 4})

@@ -106,8 +106,8 @@ def _multiply(
     whole = all(rows.dtype == x.dtype and _is_aligned(rows) for rows in (source, previous) if rows is not None)
     own_unit = unit if whole else 1
     gather = {
-        "col": matrix.col,
-        "value": matrix.value,
+        "col": matrix.col.contiguous(),
+        "value": matrix.value.contiguous(),
         "x": x,
         "halo": halo,
         "num_x": len(x),
@@ -120,12 +120,13 @@ def _multiply(
         pieces = _pieces(plan, vectors, gather)
         lane_rows[(triton.cdiv(matrix.num_rows, _WARP // vectors),)](
             order=plan.order,
-            rowptr=matrix.rowptr,
+            rowptr=matrix.rowptr.contiguous(),
             pieces=pieces,
             source=source,
             previous=previous,
             out=out,
             num_rows=matrix.num_rows,
+            num_entries=len(matrix.col),
             source_stride=0 if source is None else source.stride(0) // own_unit,
             previous_stride=0 if previous is None else previous.stride(0) // own_unit,
             out_stride=out.stride(0) // unit,
@@ -134,8 +135,6 @@ def _multiply(
             momentum=float(momentum),
             OWN_COLUMNS=vectors * unit if whole else x.shape[1],
             OWN_UNIT=own_unit,
-            COLS_AT_ONCE=_at_once(matrix.col),
-            VALUES_AT_ONCE=_at_once(matrix.value),
             LANES=vectors,
             UNROLL=_unroll(matrix),
             **gather,
@@ -209,15 +208,6 @@ def _unroll(matrix: Csr) -> int:
     return 8 if len(matrix.col) >= 16 * matrix.num_rows else 4
 
 
-def _at_once(entries: Tensor) -> int:
-    """How many of four entries are loaded together, the last of which may lie beyond the end."""
-    size = entries.element_size()
-    left = entries.untyped_storage().nbytes() - entries.storage_offset() * size
-    # memory of a device goes on to the end of 16 bytes
-    readable = entries.is_cuda or left >= triton.cdiv(entries.nbytes, _BYTES) * _BYTES
-    return min(_BYTES // size, 4) if readable and entries.data_ptr() % _BYTES == 0 else 1
-
-
 def _unit(x: Tensor) -> int:
     """Columns in 16 bytes."""
     return _BYTES // x.element_size()
@@ -247,6 +237,8 @@ def _is_aligned(x: Tensor) -> bool:
 
 def _check(matrix: Csr, x: Tensor, halo: Tensor | None, source: Tensor | None, previous: Tensor | None) -> None:
     # a kernel reads on where a tensor ends
+    if len(matrix.value) != len(matrix.col):
+        raise ValueError(f"the matrix has {len(matrix.value)} values in {len(matrix.col)} places")
     num_rows = len(x) + (0 if halo is None else len(halo))
     if num_rows != matrix.num_cols:
         raise ValueError(f"`x` has {num_rows} rows for the {matrix.num_cols} columns of the matrix")

@@ -3,9 +3,10 @@
 A lane loads 16 bytes, `UNIT` columns, of one neighbour after another, and the `LANES` lanes of a row cover its columns:
 48 columns of bfloat16 take 6 lanes, a warp has 5 rows, and nothing is summed across lanes. Rows that share a warp
 should be equally long, which is what `order` is for. Indices and values come in aligned fours, a trip ahead of the
-neighbours they stand for. A row is summed in the order of its entries, save for the pieces of `SPLIT` entries that lie
-in it as a whole: other programs sum these first. Nothing is added atomically, and the bits of a result do not depend on
-how many neighbours are on their way at a time.
+neighbours they stand for; the last few, where they are no four, come one by one, and nothing is read beyond the end. A
+row is summed in the order of its entries, save for the pieces of `SPLIT` entries that lie in it as a whole: other
+programs sum these first. Nothing is added atomically, and the bits of a result do not depend on how many neighbours are
+on their way at a time.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,7 +37,7 @@ def jit(function: Callable[..., Any], *, unspecialized: Sequence[str] = ()) -> K
     return kernel
 
 
-@partial(jit, unspecialized=("num_rows", "num_x", "source_stride", "previous_stride", "out_stride"))
+@partial(jit, unspecialized=("num_rows", "num_entries", "num_x", "source_stride", "previous_stride", "out_stride"))
 def lane_rows(
     order: tl.tensor,  # [R], the rows as programs take them
     rowptr: tl.tensor,  # [R + 1]
@@ -49,6 +50,7 @@ def lane_rows(
     previous: tl.tensor,  # [R, OWN_COLUMNS] or None
     out: tl.tensor,  # [R, LANES * UNIT]
     num_rows: tl.tensor,
+    num_entries: tl.tensor,
     num_x: tl.tensor,
     source_stride: tl.tensor,
     previous_stride: tl.tensor,
@@ -62,8 +64,6 @@ def lane_rows(
     OWN_UNIT: tl.constexpr,
     UNIT: tl.constexpr,
     SPLIT: tl.constexpr,
-    COLS_AT_ONCE: tl.constexpr,
-    VALUES_AT_ONCE: tl.constexpr,
     LANES: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
@@ -71,7 +71,7 @@ def lane_rows(
 
     The strides of `x`, `halo` and `out` count units of `UNIT` columns, which is how the compiler learns that rows are
     aligned. Those of `source` and `previous` count `OWN_UNIT` columns, as many where both have the type of `x` and rows
-    that can be read to the end of a unit, else one. `AT_ONCE` entries are read together if the first of them exists.
+    that can be read to the end of a unit, else one.
     """
     ROWS: tl.constexpr = _WARP // LANES
     HALVES: tl.constexpr = UNIT // _FOUR
@@ -101,7 +101,7 @@ def lane_rows(
         first = start // SPLIT + (start % SPLIT != 0).to(start.dtype)
         number = tl.maximum(stop // SPLIT - first, 0)
         gap = (first * SPLIT, number * SPLIT)
-    sums = _sum_entries(start, stop, gap, col, value, table, lane, COLS_AT_ONCE, VALUES_AT_ONCE, UNROLL)
+    sums = _sum_entries(start, stop, gap, col, value, num_entries, table, lane, UNROLL)
     if pieces is not None:
         sums = _add_pieces(sums, pieces, first, number, lane, UNIT, LANES)
 
@@ -167,31 +167,32 @@ def _sum_entries(
     gap: tl.tuple,  # the first entry to be left out and the number of them, both multiples of four, [32]; or None
     col: tl.tensor,
     value: tl.tensor,
+    num_entries: tl.tensor,
     table: tl.tuple,
     lane: tl.tensor,  # [32]
-    COLS_AT_ONCE: tl.constexpr,
-    VALUES_AT_ONCE: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> tl.tuple:
     """The sum of `value x[col]` over the entries `start` to `stop` of every lane, a tuple of halves [32, 4].
 
-    Entries are counted from the four that `start` lies in, without those that are left out.
+    Entries are counted from the four that `start` lies in, without those that are left out. Where the number of all
+    entries is no multiple of four, the rows that have the last of them add these one by one.
     """
     KIND: tl.constexpr = table[0].dtype.element_ty
     HALVES: tl.constexpr = 32 // KIND.primitive_bitwidth
-    base = start // _FOUR * _FOUR
-    begin, end = start - base, stop - base
+    base, fours = start // _FOUR * _FOUR, num_entries // _FOUR * _FOUR
+    begin, end, more = start - base, tl.minimum(stop, fours) - base, stop - fours
+    beyond = tl.max(more, 0) > 0
     if gap is not None:
         gap = (gap[0] - base, gap[1])
         end -= gap[1]
     word = lane[:, None] * _FOUR + tl.arange(0, _FOUR)[None, :]
     sums = (tl.zeros([_WARP, _FOUR], tl.float32),) * HALVES
-    places = _load_fours(col, base, 0, end, gap, COLS_AT_ONCE, UNROLL)
-    weights = _load_fours(value, base, 0, end, gap, VALUES_AT_ONCE, UNROLL)
+    places = _load_fours(col, base, 0, end, gap, UNROLL)
+    weights = _load_fours(value, base, 0, end, gap, UNROLL)
     for offset in range(0, tl.max(end, 0), UNROLL):
         here, factors = places, weights
-        places = _load_fours(col, base, offset + UNROLL, end, gap, COLS_AT_ONCE, UNROLL)
-        weights = _load_fours(value, base, offset + UNROLL, end, gap, VALUES_AT_ONCE, UNROLL)
+        places = _load_fours(col, base, offset + UNROLL, end, gap, UNROLL)
+        weights = _load_fours(value, base, offset + UNROLL, end, gap, UNROLL)
         gathered: tl.tuple = ()
         for u in tl.static_range(UNROLL):
             live = (offset + u >= begin) & (offset + u < end)
@@ -199,13 +200,28 @@ def _sum_entries(
             gathered += (tl.load(neighbour[:, None] + word, live[:, None], 0),)
         for u in tl.static_range(UNROLL):
             live = (offset + u >= begin) & (offset + u < end)
-            factor = tl.where(live, factors[u].to(tl.float32), 0.0)
-            part = _halves(gathered[u], KIND)
-            added: tl.tuple = ()
-            for h in tl.static_range(HALVES):
-                added += (tl.fma(part[h], factor[:, None], sums[h]),)
-            sums = added
+            sums = _add_neighbour(sums, gathered[u], factors[u], live, KIND)
+    if beyond:
+        for u in tl.static_range(_FOUR - 1):
+            live = (end + u >= begin) & (u < more)
+            place = tl.load(col + fours + u, fours + u < num_entries, 0)
+            factor = tl.load(value + fours + u, fours + u < num_entries, 0)
+            neighbour = _find(table, place, _FOUR * HALVES).to(tl.pointer_type(tl.int32), bitcast=True)
+            sums = _add_neighbour(sums, tl.load(neighbour + word, live[:, None], 0), factor, live, KIND)
     return sums
+
+
+@jit
+def _add_neighbour(
+    sums: tl.tuple, neighbour: tl.tensor, factor: tl.tensor, live: tl.tensor, kind: tl.constexpr
+) -> tl.tuple:
+    """Adds the words of a neighbour, [32, 4], times the factor, [32] or of all lanes, where a lane is `live`."""
+    factor = tl.where(live, factor.to(tl.float32), 0.0)
+    part = _halves(neighbour, kind)
+    added: tl.tuple = ()
+    for h in tl.static_range(len(sums)):
+        added += (tl.fma(part[h], factor[:, None], sums[h]),)
+    return added
 
 
 @jit
@@ -215,10 +231,9 @@ def _load_fours(
     offset: tl.tensor,
     end: tl.tensor,
     gap: tl.tuple,
-    AT_ONCE: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> tl.tuple:
-    """`UNROLL` entries of every lane from `offset` on, each [32]."""
+    """`UNROLL` entries of every lane from `offset` on, each [32]; a four that begins before `end` is read whole."""
     loaded: tl.tuple = ()
     four = tl.arange(0, _FOUR)[None, :]
     for j in tl.static_range(UNROLL // _FOUR):
@@ -226,8 +241,8 @@ def _load_fours(
         if gap is not None:
             at += tl.where(gap[0] <= offset + j * _FOUR, gap[1], 0)
         entry = tl.multiple_of(at, 4)[:, None] + four
-        exists = offset + j * _FOUR + four // AT_ONCE * AT_ONCE < end[:, None]
-        even, odd = tl.split(tl.reshape(tl.load(entries + entry, exists, 0), [_WARP, 2, 2]))
+        begins = offset + j * _FOUR < end[:, None]
+        even, odd = tl.split(tl.reshape(tl.load(entries + entry, begins, 0), [_WARP, 2, 2]))
         a, c = tl.split(even)
         b, d = tl.split(odd)
         loaded += (a, b, c, d)
