@@ -180,7 +180,7 @@ def test_propagation(tmp_path: Path) -> None:
     assert outcome.exit_code == 0, outcome.output
     result, _ = read(tmp_path)
     rows = {row["contender"]: row for row in result["rows"]}
-    assert list(rows) == ["exact", "paper", "ours", "ours-one-step", "ours-fitted"]
+    assert list(rows) == ["exact", "paper", "ours", "ours-one-step", "ours-plain"]
     # inputs take the room of the gradients
     two_tensors = 2 * 2000 * 5 * 4 / 2**20
     assert [row["history MiB"] for row in rows.values()] == [0] + [pytest.approx(two_tensors)] * 4
@@ -189,7 +189,7 @@ def test_propagation(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("wrong_kernels")
 def test_a_wrong_propagation_is_reported_as_wrong(tmp_path: Path) -> None:
-    names = "exact,ours,ours-fitted"
+    names = "exact,ours,ours-plain"
     words = ["--shape", "tiny", "--device", "cpu", "--repeats", "1", "--only", names, "--out", str(tmp_path)]
     assert invoke("propagation", *words).exit_code == 1
     rows = read(tmp_path)[0]["rows"]

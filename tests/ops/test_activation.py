@@ -7,8 +7,6 @@ own. Whatever the kernels write to starts as NaN.
 import math
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,29 +28,6 @@ ON_CUDA = torch.cuda.is_available() and not INTERPRETED
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 # rows that end within a tile, in the first sweep of the programs and in a later one; one block of columns and two
 SHAPES = [(2, 1), (65, 7), (1100, 17), (70, 300)]
-
-HERE = (
-    pytest.param("cuda", marks=pytest.mark.gpu)
-    if ON_CUDA
-    else pytest.param("cpu", marks=pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process"))
-)
-
-
-@pytest.fixture(params=[HERE])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where kernels run; new memory is full of NaN there."""
-    for name in ("empty", "empty_like"):
-        monkeypatch.setattr(torch, name, poisoned(getattr(torch, name)))
-    torch.manual_seed(0)
-    return str(request.param)
-
-
-def poisoned(new: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    def make(*args: Any, **options: Any) -> Tensor:
-        memory = new(*args, **options)
-        return memory.fill_(torch.nan) if memory.is_floating_point() else memory
-
-    return make
 
 
 def rows(num_rows: int, columns: int, device: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
@@ -101,12 +76,8 @@ def run(x: Tensor, norm: nn.BatchNorm1d, p: float, grad: Tensor) -> tuple[Tensor
     return (out.detach(), *torch.autograd.grad(out, (x, norm.weight, norm.bias), grad))
 
 
-@pytest.mark.skipif(INTERPRETED, reason="this is that process")
-def test_activations_are_right_in_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", str(Path(__file__))]
-    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
+def test_activations_are_right_in_the_interpreter(interpret: Callable[[], None]) -> None:
+    interpret()
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3])

@@ -7,8 +7,6 @@ own. Whatever the kernels write to starts as NaN, and there the interpreter watc
 import math
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,26 +28,13 @@ DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 # bytes between the tensors that an interpreted kernel is given
 APART = 1 << 16
 
-HERE = (
-    pytest.param("cuda", marks=pytest.mark.gpu)
-    if ON_CUDA
-    else pytest.param("cpu", marks=pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process"))
-)
 
-
-@pytest.fixture(params=[HERE])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where kernels run; new memory is full of NaN there, and nothing outside a tensor can be touched unnoticed."""
-    empty = torch.empty
-
-    def poisoned(*size: int, **options: Any) -> Tensor:
-        memory = empty(*size, **options)
-        return memory.fill_(torch.nan) if memory.is_floating_point() else memory
-
-    monkeypatch.setattr(torch, "empty", poisoned)
+@pytest.fixture
+def device(device: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where kernels run; besides, nothing outside a tensor can be touched unnoticed."""
     if INTERPRETED:
         watch(monkeypatch)
-    return str(request.param)
+    return device
 
 
 def watch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,12 +158,8 @@ def check(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
     torch.testing.assert_close(out.double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-5)
 
 
-@pytest.mark.skipif(INTERPRETED, reason="this is that process")
-def test_kernels_equal_the_reference_in_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", str(Path(__file__))]
-    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
+def test_kernels_equal_the_reference_in_the_interpreter(interpret: Callable[[], None]) -> None:
+    interpret()
 
 
 @pytest.mark.usefixtures("unroll")

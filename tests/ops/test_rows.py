@@ -6,8 +6,6 @@ own. Whatever the kernels write to starts as NaN.
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -31,25 +29,6 @@ ON_CUDA = torch.cuda.is_available() and not INTERPRETED
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 # both a move and a mix, then either of them, near either end
 BLENDS = [Blend(0.1, move=0.7), Blend(0.6, move=1.0), Blend(0.3), Blend(1.0, scale=0.7)]
-
-HERE = (
-    pytest.param("cuda", marks=pytest.mark.gpu)
-    if ON_CUDA
-    else pytest.param("cpu", marks=pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process"))
-)
-
-
-@pytest.fixture(params=[HERE])
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where kernels run; new memory is full of NaN there."""
-    empty = torch.empty
-
-    def poisoned(*size: int, **options: Any) -> Tensor:
-        memory = empty(*size, **options)
-        return memory.fill_(torch.nan) if memory.is_floating_point() else memory
-
-    monkeypatch.setattr(torch, "empty", poisoned)
-    return str(request.param)
 
 
 def random_rows(
@@ -96,12 +75,8 @@ def check_converted(out: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(out, expected, rtol=error, atol=0)
 
 
-@pytest.mark.skipif(INTERPRETED, reason="this is that process")
-def test_kernels_equal_the_definition_in_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", str(Path(__file__))]
-    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "passed" in done.stdout
+def test_kernels_equal_the_definition_in_the_interpreter(interpret: Callable[[], None]) -> None:
+    interpret()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
