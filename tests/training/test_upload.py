@@ -111,3 +111,23 @@ def test_a_batch_knows_where_it_is_by_any_name(block_graph: Graph) -> None:
     batch = Batch.full(block_graph, 2).to(torch.device("cuda"))
     for name in ("cuda", "cuda:0"):
         assert batch.to(torch.device(name)) is batch
+
+
+@pytest.mark.gpu
+@gpu
+def test_a_new_shelf_waits_for_who_reads_its_memory_still(block_graph: Graph) -> None:
+    uploads, batch = Uploads(torch.device("cuda")), next(pinned(block_graph))
+    for _ in range(4):
+        let_go = torch.full(batch.x.shape, torch.inf, device="cuda")
+        address = let_go.data_ptr()
+        torch.cuda._sleep(20_000_000)
+        read = let_go.clone()
+        del let_go
+        uploads.stage_next(batch)
+        assert uploads._shelf is not None
+        if uploads._shelf.data_ptr() == address:
+            break
+        uploads._shelf = None
+    else:
+        pytest.fail("the memory was never handed out again")
+    assert bool((read == torch.inf).all())

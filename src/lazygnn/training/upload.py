@@ -90,9 +90,13 @@ class Uploads:
             return
         assert isinstance(batch.x, Tensor)
         assert self._stream is not None
-        self._shelf = shelf = _fitting(self._shelf, batch.x, self.device)
-        if self._taken is not None:
+        shelf = _fitting(self._shelf, batch.x, self.device)
+        if shelf is not self._shelf:
+            # its memory may be what the step under way has let go and still reads
+            self._stream.wait_stream(torch.cuda.current_stream(self.device))
+        elif self._taken is not None:
             self._stream.wait_event(self._taken)
+        self._shelf = shelf
         with torch.cuda.stream(self._stream):
             x = shelf[: batch.x.numel()].view_as(batch.x).copy_(batch.x, non_blocking=True)
             self._laid = _Features(batch, x, self._stream.record_event())
