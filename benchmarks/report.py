@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass
 class Report:
-    """The rows of one benchmark on one device; `run` adds them, `write` keeps them.
+    """The rows of one benchmark on one device; `run` adds and keeps them, `write` says where.
 
     Attributes:
         name: Of the benchmark, with its shape.
@@ -57,11 +57,18 @@ class Report:
         if row["status"] != OK:
             row |= dict.fromkeys(self.times)
         self.rows.append(row)
+        # what comes next may be stopped half-way
+        self._keep()
         print(", ".join(f"{name} {_show(row.get(name))}" for name in (*self.keys, *self.times, "status")), flush=True)
         return row
 
     def write(self) -> Path:
         """Writes `<name>-<device>-<date>.json` and `.md`; rows of the same commit and machine are kept together."""
+        path = self._keep()
+        print(f"wrote {path} and {path.with_suffix('.md').name}")
+        return path
+
+    def _keep(self) -> Path:
         made_by = provenance()
         path = self.folder / f"{self.name}-{device_name(self.device)}-{made_by['date']}.json"
         head = {"benchmark": self.name, **made_by, "facts": self.facts}
@@ -69,7 +76,6 @@ class Report:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(head | {"rows": list(rows.values())}, indent=1) + "\n")
         path.with_suffix(".md").write_text(self._page(head, list(rows.values())))
-        print(f"wrote {path} and {path.with_suffix('.md').name}")
         return path
 
     def failed(self) -> bool:

@@ -291,7 +291,11 @@ def test_results_of_one_commit_are_kept_together_and_those_of_another_are_not(
     def write(name: str, seconds: float) -> list[Any]:
         made = report.Report("some", CPU, ("name",), ("seconds",), {"name": "name"}, tmp_path)
         made.run({"name": name}, lambda: {"seconds": seconds})
-        rows = json.loads(made.write().read_text())["rows"]
+        # kept as soon as it is measured
+        (file,) = tmp_path.glob("*.json")
+        rows = json.loads(file.read_text())["rows"]
+        assert made.write() == file
+        assert json.loads(file.read_text())["rows"] == rows
         return [(row["name"], row["seconds"]) for row in rows]
 
     write("first", 1.0)
