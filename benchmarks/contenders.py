@@ -41,7 +41,7 @@ def contenders(shape: Shape, device: torch.device) -> dict[str, Contender]:
         "norm": "batch",
         "dropout": 0.5,
         # no cost hangs on it, and a few epochs shall show that something is learnt
-        "lr": 0.02,
+        "lr": 0.005,
     }
     parts = {"num_parts": shape.num_parts, "parts_per_batch": shape.parts_per_batch, "partition": "contiguous"}
     return (

@@ -111,8 +111,8 @@ def _measure(
     x, source = (torch.randn(adj.num_rows, columns, generator=generator, device=adj.device).to(dtype) for _ in range(2))
     step = make_step(adj, dtype)
     with kernels(plain=False):
-        # as a step before has handed it out: ours pads rows that are no multiple of 16 bytes, once for all steps
-        x = step(x, source).copy_(x)
+        # as in a chain of steps: ours pads rows that are no multiple of 16 bytes once for all of them
+        x, source = (step(x, source).copy_(rows) for rows in (x, source))
         error, worst = _error(adj, x, source, step(x, source))
         times = median(seconds_of(lambda: step(x, source), adj.device, repeats=repeats))
     least_bytes = adj.rowptr.nbytes + adj.col.nbytes + 4 * adj.num_rows + 3 * x.nbytes

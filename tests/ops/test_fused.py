@@ -459,6 +459,17 @@ def test_diffusion_is_that_of_the_reference(device: str, reach: list[int], momen
     assert torch.equal(x, before)
 
 
+def test_a_long_chain_adds_the_source_of_every_step(device: str) -> None:
+    from lazygnn.ops import fused
+
+    adj, x = matrix([3, 0, 6, 2], 4, device), rows(4, 5, device)
+    one, other = rows(4, 5, device, seed=1), rows(4, 10, device, seed=2)[:, ::2]
+    sources, expected = [one, one, other, one, other], x
+    for source in sources:
+        expected = fused.step(adj, expected, source, 0.2)
+    assert torch.equal(fused.run_steps([adj] * 5, x, iter(sources), 0.2), expected)
+
+
 def test_a_frozen_halo_is_not_copied(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from lazygnn.ops import fused
 

@@ -1,8 +1,9 @@
 """The products of `reference` for an accelerator: residual, heavy-ball term and row prefix in one pass.
 
 Results have rows of a multiple of 16 bytes: 47 columns are a view of 48. What comes in otherwise is copied into such
-rows first, so a chain of steps pads once. The first product of a kind compiles, and the first one with a pattern works
-out in which order its rows are taken; neither must happen while a CUDA graph is captured.
+rows first, so a chain of steps pads once, and a long one pads its sources too. The first product of a kind compiles,
+and the first one with a pattern works out in which order its rows are taken; neither must happen while a CUDA graph is
+captured.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,8 @@ _BYTES = 16
 _WARP = 32
 # lanes of a row at most, each with 16 bytes of it
 _MAX_LANES = 32
+# steps that must follow for a source to be worth the copy
+_PADDED_FROM = 3
 # sums of pieces take turns where there are more: as many warps as a large device has room for
 _MAX_PROGRAMS = 4096
 # sums are fused where the kernel says so; the default for the rest is about to change
@@ -60,11 +63,15 @@ def run_steps(
         for adj, source in zip(adjs, sources, strict=True):
             x, previous = step(adj, x, source, alpha, previous=previous, momentum=momentum), x
         return x[:rows]
-    x, halo = _aligned(x), None
+    x, halo, given, padded = _aligned(x), None, None, None
     below = x[rows:] if rows < len(x) else None
     for adj, source in zip(adjs, sources, strict=True):
+        if len(adjs) < _PADDED_FROM:
+            padded = source
+        elif source is not given:
+            given, padded = source, _aligned(_dense(source))
         out = empty_rows(rows, x)
-        _multiply(adj, x, out, source, alpha, halo=halo, previous=previous, momentum=momentum)
+        _multiply(adj, x, out, padded, alpha, halo=halo, previous=previous, momentum=momentum)
         # what is not needed must not be held
         x, previous, halo = out, x if momentum else None, below
     return x
