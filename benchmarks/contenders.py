@@ -68,11 +68,15 @@ def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device
     modes = {
         "ours-full": ("full batch, drift", {"num_parts": 1}),
         "ours": ("frozen halo, drift", parts),
-        "ours-host": ("the same, histories, features and edges in page-locked host memory", parts | host),
+        "ours-host": (
+            "the same, histories and features in page-locked host memory, edges on the device",
+            parts | host | {"edges": "device"},
+        ),
+        "ours-host-all": ("the same, histories, features and edges in page-locked host memory", parts | host),
     }
     if device.type == "cpu":
         # host memory is where everything is
-        del modes["ours-host"]
+        del modes["ours-host"], modes["ours-host-all"]
     return {
         f"{name}{precision.suffix}": Contender(
             f"{what}, two steps, {precision.name}", "lazygnn", lazy | values | precision.stored, LAZY

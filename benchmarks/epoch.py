@@ -50,7 +50,7 @@ def main(
             "transform": f"MLP, {shape.mlp_layers} layers, {shape.hidden_channels} wide, batch norm, dropout 0.5, Adam",
             "s/epoch": f"median of {repeats} epochs after {warmup}, by the trainer's clock, without evaluation",
             "step peak MiB": "most memory of a step over what is resident between epochs, on a GPU",
-            "accuracy": f"validation, after {warmup + repeats + 1} epochs, too few to compare; the loss must have fallen",
+            "accuracy": f"validation, after {warmup + repeats + 1} epochs, too few to compare; the loss must fall",
             "error": "of what is propagated against float64: the fixed point or the exact steps, in the worst row",
         },
     )

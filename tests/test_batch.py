@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from lazygnn.batch import Batch, loss_weight
 from lazygnn.data import ClusterLoader, FullLoader
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
+from lazygnn.ops import Csr
 
 
 def test_the_full_batch_holds_every_node_and_one_matrix(path_graph: Graph) -> None:
@@ -77,6 +79,34 @@ def test_the_full_loader_gives_the_same_batch_every_epoch(path_graph: Graph) -> 
     assert first is second
     assert len(loader) == 1
     assert len(first.adjs) == 2
+
+
+def test_features_alone_may_stay_behind_and_follow_later(block_graph: Graph) -> None:
+    batch, meta = Batch.full(block_graph, 2), torch.device("meta")
+    mixed = batch.rest_to(meta)
+    assert mixed.x is batch.x
+    assert {tensor.device for tensor in list(mixed.tensors())[1:]} == {meta}
+    assert mixed.adjs[0] is mixed.adjs[1]
+    assert mixed.whole
+    mixed.adjs[0].derived["plan"] = "worked out before"
+    for there in (mixed.to(meta), mixed.rest_to(meta)):
+        assert there.nodes is mixed.nodes
+        assert all(one is other for one, other in zip(there.adjs, mixed.adjs, strict=True))
+    whole = mixed.to(meta)
+    assert whole.x.device == meta
+    assert whole.to(meta) is whole
+
+
+def test_a_batch_is_where_its_features_are_too(block_graph: Graph) -> None:
+    batch = Batch.full(block_graph, 1)
+    there = batch.to(torch.device("meta"))
+    moved = replace(there, x=batch.x).to(torch.device("meta"))
+    assert moved.x.device.type == "meta"
+    assert moved.adjs[0] is there.adjs[0]
+    sparse = Csr.from_sorted(torch.arange(60), torch.zeros(60), torch.ones(60), (60, 2))
+    moved = replace(there, x=sparse).to(torch.device("meta"))
+    assert moved.x.device.type == "meta"
+    assert batch.to(torch.device("cpu")) is batch
 
 
 def test_all_tensors_of_a_batch_are_listed(block_graph: Graph) -> None:

@@ -11,7 +11,19 @@ from lazygnn.config import TrainerOptions, read_toml
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory, StoredHistory
-from lazygnn.methods import METHODS, Built, build, find_method, recipe, recipe_names, resolve
+from lazygnn.methods import (
+    METHODS,
+    Built,
+    Place,
+    build,
+    find_method,
+    method_options,
+    place_graph,
+    recipe,
+    recipe_names,
+    resolve,
+)
+from lazygnn.methods.base import Cut
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
 from lazygnn.response import fit_response
 from lazygnn.training import Trainer
@@ -191,6 +203,31 @@ def test_more_parts_in_a_batch_than_there_are_is_refused(block_graph: Graph) -> 
     config = resolve("lazygnn", "some", {"num_parts": 4, "parts_per_batch": 9})
     with pytest.raises(ConfigError, match="`parts_per_batch` is 9, `num_parts` 4"):
         build(config, block_graph)
+
+
+def test_edges_do_not_leave_the_device_before_the_features(block_graph: Graph) -> None:
+    message = r"`features` is device, `edges` host; .*: set `features=host` too, or leave `edges` empty"
+    for num_parts in (1, 4):
+        with pytest.raises(ConfigError, match=message):
+            make(block_graph, "lazygnn", num_parts=num_parts, edges="host")
+    with pytest.raises(ConfigError, match="option `edges` is 'disk'"):
+        make(block_graph, "lazygnn", edges="disk")
+
+
+@pytest.mark.parametrize("num_parts", [1, 4])
+@pytest.mark.parametrize("method", ["lazygnn", "gcn-gas", "cluster-gcn"])
+def test_features_alone_stay_in_host_memory_where_asked(block_graph: Graph, method: str, num_parts: int) -> None:
+    def devices(**values: Any) -> set[tuple[str, str]]:
+        options = {"num_parts": num_parts, "partition": "random", "features": "host", **values}
+        config = resolve(method, "block", options)
+        graph = place_graph(config, block_graph, torch.device("meta"))
+        assert graph.device.type == "cpu"
+        cut = Cut(graph, torch.arange(0, 61, 60 // num_parts), 0)
+        batches = find_method(method).loader(method_options(config), cut, Place(torch.device("meta"))).sweep()
+        return {(b.x.device.type, rest.type) for b in batches for rest in (b.nodes.device, *(a.device for a in b.adjs))}
+
+    assert devices(edges="device") == {("cpu", "meta")}
+    assert devices(edges="host") == devices() == devices(edges="none") == {("cpu", "cpu")}
 
 
 def test_gradients_are_kept_for_the_halo_where_asked(block_graph: Graph) -> None:

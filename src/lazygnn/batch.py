@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.graph import Graph, check_graph
-from lazygnn.ops import Adjacency, Csr
+from lazygnn.ops import Adjacency, Csr, find_device
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +34,17 @@ class Batch:
         return self.nodes[: self.num_targets]
 
     def to(self, device: torch.device) -> "Batch":
-        """The batch on a device; a matrix that several layers share is moved once."""
-        # `cuda` is a name of `cuda:0`; a batch that is there is handed back with all that its matrices have cached
-        if torch.empty(0, device=device).device == self.nodes.device:
+        """The batch on a device; a matrix that several layers share is moved once.
+
+        What is there is handed back as it is, with all that matrices have cached.
+        """
+        if {self.x.device, self.nodes.device} == {find_device(device)}:
             return self
         return self._map(lambda part: part.to(device, non_blocking=True))
+
+    def rest_to(self, device: torch.device) -> "Batch":
+        """The batch with all but its features on a device."""
+        return self._map(lambda part: part if part is self.x else part.to(device))
 
     def to_with(self, device: torch.device, stream: torch.cuda.Stream, x: Tensor | None = None) -> "Batch":
         """A copy on a GPU whose matrices come by another stream, beside what needs the features alone.
@@ -59,8 +65,8 @@ class Batch:
         return replace(near, adjs=_Arriving([room[id(adj)] for adj in self.adjs], stream.record_event()))
 
     def pin(self) -> "Batch":
-        """The batch in page-locked memory, from which an accelerator copies on its own."""
-        return self._map(lambda part: part.pin_memory())
+        """The batch with what is in host memory page-locked, so that an accelerator copies on its own."""
+        return self._map(lambda part: part.pin_memory() if part.device.type == "cpu" else part)
 
     def tensors(self) -> Iterator[Tensor]:
         """All that a batch is made of."""

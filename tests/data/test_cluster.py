@@ -138,6 +138,33 @@ def test_single_parts_are_cut_once_and_kept() -> None:
     assert all(batch is not one[int(batch.nodes[0])] for batch in fresh)
 
 
+@pytest.mark.parametrize("sparse", [False, True])
+def test_edges_of_kept_cuts_are_placed_once(sparse: bool) -> None:
+    graph = make_graph(sparse)
+    loader, plain = ClusterLoader(graph, PTR, 2, edges="meta"), ClusterLoader(graph, PTR, 2)
+    swept = list(loader.sweep())
+    for batch, expected in zip(swept, plain.sweep(), strict=True):
+        assert batch.x.device.type == "cpu"
+        own, expected_own = (x if isinstance(x, Tensor) else x.to_dense() for x in (batch.x, expected.x))
+        assert torch.equal(own, expected_own)
+        assert batch.num_targets == expected.num_targets
+        rest = [batch.y, batch.weight, batch.nodes, *(adj.value for adj in batch.adjs)]
+        assert {part.device.type for part in rest} == {"meta"}
+        assert batch.adjs[0] is batch.adjs[1]
+        assert [adj.shape for adj in batch.adjs] == [adj.shape for adj in expected.adjs]
+    assert {id(batch) for batch in loader} == {id(batch) for batch in swept}
+    assert loader.upcoming() is None
+
+
+def test_cuts_that_are_not_kept_stay_where_they_were_made() -> None:
+    graph = make_graph()
+    for loader in (
+        ClusterLoader(graph, PTR, 1, keep=False, edges="meta"),
+        ClusterLoader(graph, PTR, 1, parts_per_batch=2, edges="meta"),
+    ):
+        assert all(tensor.device.type == "cpu" for batch in loader for tensor in batch.tensors())
+
+
 def test_sparse_features_are_selected_row_by_row() -> None:
     graph = make_graph(sparse=True)
     assert isinstance(graph.x, Csr)
@@ -154,3 +181,5 @@ def test_bad_values_are_named() -> None:
         ClusterLoader(graph, PTR, 1, halo="wide")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`ptr` must rise from 0 to 60"):
         ClusterLoader(graph, torch.tensor([0, 30, 30, 60]), 1)
+    with pytest.raises(ValueError, match="`device` is cpu, `edges` meta; say where batches are to be"):
+        ClusterLoader(graph, PTR, 1, device="cpu", edges="meta")

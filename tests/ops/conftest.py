@@ -28,6 +28,24 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
+@pytest.fixture(
+    params=[
+        lambda x: x[:, :47],
+        lambda x: x[1:, 4:20],
+        lambda x: x[:, 1:18],
+        lambda x: x.T[:, :9],
+        lambda x: x[::2],
+        lambda x: x[:1].expand(20, 48),
+        lambda x: x.reshape(-1)[2:962].view(20, 48),
+        lambda x: x.reshape(-1)[: 19 * 48 + 47].as_strided((20, 47), (48, 1)),
+    ]
+)
+def view(request: pytest.FixtureRequest) -> Callable[[Tensor], Tensor]:
+    """Makes rows of 30 by 48 that lie anyhow: unaligned, transposed, apart, on top of each other."""
+    made: Callable[[Tensor], Tensor] = request.param
+    return made
+
+
 @pytest.fixture
 def interpret(request: pytest.FixtureRequest) -> Callable[[], None]:
     """Runs the tests of this file in the interpreter, all of which must pass."""

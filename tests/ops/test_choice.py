@@ -81,6 +81,21 @@ def test_rows_of_a_history_are_for_the_kernels_under_the_same_conditions(
     assert ops.history_rows(tensor()) is None
 
 
+def test_rows_in_host_memory_are_for_the_kernels_whatever_their_type(
+    kernels: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = ModuleType("bus")
+    monkeypatch.setattr(ops, "import_module", {"lazygnn.ops.bus": bus}.get)
+    for dtype in (torch.float32, torch.bfloat16, torch.int8, torch.float64):
+        assert ops.far_rows(tensor(dtype=dtype)) is bus
+    assert ops.far_rows(tensor(is_cuda=False)) is reference
+    monkeypatch.setattr(ops, "_fused", lambda: None)
+    assert ops.far_rows(tensor()) is reference
+    monkeypatch.setattr(ops, "_fused", lambda: kernels)
+    monkeypatch.setenv("LAZYGNN_KERNELS", "reference")
+    assert ops.far_rows(tensor()) is reference
+
+
 def test_a_broken_triton_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
     monkeypatch.setattr(ops, "_fused", cache(ops._fused.__wrapped__))

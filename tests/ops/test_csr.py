@@ -49,6 +49,20 @@ def test_a_plain_array_is_not_copied() -> None:
     assert to_tensor(array).data_ptr() == array.ctypes.data
 
 
+def test_a_matrix_that_is_there_is_not_moved() -> None:
+    there = csr().to("meta")
+    there.derived["plan"] = "worked out before"
+    assert there.to("meta") is there
+    assert there.to(torch.device("meta")) is there
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_device_is_known_by_any_name() -> None:
+    there = csr().to("cuda")
+    assert all(there.to(name) is there for name in ("cuda", "cuda:0", torch.device("cuda")))
+
+
 def test_from_sorted_coordinates() -> None:
     row, col = torch.tensor([0, 0, 2, 2]), torch.tensor([1, 3, 0, 2])
     matrix = Csr.from_sorted(row, col, torch.tensor([1.5, 2.0, 3.0, 0.5]), (3, 4))

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from lazygnn.config import TrainerOptions
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, build, resolve
-from lazygnn.ops import to_be_replayed
+from lazygnn.ops import Csr, to_be_replayed
 from lazygnn.training import EpochReport, Trainer
 from lazygnn.training.graphed import GraphedStep, Replay
 
@@ -344,7 +345,18 @@ CudaCapture(optimizer, torch.device("cuda"))(lambda: float(torch.ones((), device
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("choice", ["auto", "off"])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("values", [{}, {"num_parts": 1}, {"features": "host"}, {"clip_norm": 1.0, "gamma": 0.5}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"num_parts": 1},
+        {"features": "host"},
+        {"features": "host", "edges": "device"},
+        {"features": "host", "edges": "device", "history": "pinned", "history_dtype": "bfloat16"},
+        {"clip_norm": 1.0, "gamma": 0.5},
+    ],
+    ids=str,
+)
 def test_a_step_does_not_wait_for_the_device(
     block_graph: Graph, values: dict[str, Any], precision: str, choice: str
 ) -> None:
@@ -362,11 +374,46 @@ def test_a_step_does_not_wait_for_the_device(
 @pytest.mark.gpu
 @gpu
 @pytest.mark.parametrize("choice", ["auto", "off"])
-@pytest.mark.parametrize("values", [{}, {"keep_batches": False}, {"parts_per_batch": 2}, {"history": "host"}])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"keep_batches": False},
+        {"parts_per_batch": 2},
+        {"history": "host"},
+        {"history": "pinned", "history_dtype": "bfloat16"},
+        {"history": "pinned", "history_dtype": "int8"},
+        {"method": "gcn-gas"},
+        {"method": "cluster-gcn"},
+    ],
+    ids=str,
+)
 def test_features_in_host_memory_change_nothing(block_graph: Graph, values: dict[str, Any], choice: str) -> None:
-    results = [
-        run(make_trainer(block_graph, "cuda", features=features, cuda_graphs=choice, **values))
-        for features in ("device", "host")
-    ]
-    assert results[0][0] == results[1][0]
-    assert_equal(results[0][1], results[1][1])
+    places: list[dict[str, Any]] = [{}, {"features": "host"}, {"features": "host", "edges": "device"}]
+    expected, *results = (
+        run(make_trainer(block_graph, "cuda", cuda_graphs=choice, **place, **values)) for place in places
+    )
+    for losses, state in results:
+        assert losses == expected[0]
+        assert_equal(state, expected[1])
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("sparse", [False, True])
+def test_edges_that_stay_on_the_device_are_replayed_where_they_are(block_graph: Graph, sparse: bool) -> None:
+    if sparse:
+        rows = torch.arange(60).repeat_interleave(2)
+        block_graph = replace(block_graph, x=Csr.from_sorted(rows, torch.arange(120) % 7, torch.rand(120), (60, 7)))
+    losses = []
+    for place in ({}, {"features": "host", "edges": "device"}):
+        trainer = make_trainer(block_graph, "cuda", num_parts=4, **place)
+        losses.append(run(trainer)[0])
+        assert trainer._graphed is not None
+        assert len(trainer._graphed._replays) == 4
+        batches = list(trainer.loader)
+        assert all(batch.x.device.type == ("cpu" if place else "cuda") for batch in batches)
+        # what the first visit worked out about a pattern is still there
+        assert all("plan" in adj.derived for batch in batches for adj in batch.adjs)
+        trainer.finish()
+    assert losses[0] == losses[1]

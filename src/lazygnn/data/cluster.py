@@ -14,7 +14,7 @@ from torch import Tensor
 from lazygnn.batch import Batch, loss_weight
 from lazygnn.data.rows import select_rows
 from lazygnn.graph import Graph, check_graph
-from lazygnn.ops import Adjacency, Csr
+from lazygnn.ops import Adjacency, Csr, find_device
 
 Halo = Literal["frozen", "paper", "features", "none"]
 
@@ -38,6 +38,8 @@ class ClusterLoader:
         device: Where batches are handed out; the graph's own device by default.
         keep: Keep the cuts of single parts; they take as much memory as the adjacency.
         pin: Cut into page-locked memory, from which an accelerator copies on its own; kept cuts are pinned once.
+        edges: In place of `device`: where all of a kept cut but its features is placed, once. The features stay where
+            the graph is, and so do cuts that are not kept.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class ClusterLoader:
         device: torch.device | str | None = None,
         keep: bool = True,
         pin: bool = False,
+        edges: torch.device | str | None = None,
     ) -> None:
         check_graph(graph)
         self.num_parts = len(ptr) - 1
@@ -63,10 +66,16 @@ class ClusterLoader:
             raise ValueError(
                 f"`ptr` must rise from 0 to {graph.num_nodes}, the number of nodes, got {ptr.tolist()[:8]}"
             )
+        if device is not None and edges is not None:
+            raise ValueError(
+                f"`device` is {device}, `edges` {edges}; say where batches are to be, or their edges alone"
+            )
         self.graph, self.num_layers, self.halo = graph, num_layers, halo
         self.parts_per_batch, self.seed = parts_per_batch, seed
         self.device = graph.device if device is None else torch.device(device)
         self.epoch, self.position = 0, 0
+        # by its full name, since what is current is a matter of the thread
+        self._edges = None if edges is None else find_device(edges)
         self._pin = graph.device.type == "cpu" and (pin or self.device.type == "cuda")
         self._bounds = ptr.tolist()
         self._weight = loss_weight(graph, len(self))
@@ -92,13 +101,13 @@ class ClusterLoader:
     def upcoming(self) -> Batch | None:
         """The batch that comes next, already cut; `None` after the last one of an epoch."""
         if self._upcoming is None and self._next is not None:
-            self._upcoming = self._next.result().to(self.device)
+            self._upcoming = self._hand_out(self._next.result())
         return self._upcoming
 
     def sweep(self) -> Iterator[Batch]:
         """Every node once, in node order; the course of the epochs is not touched."""
         for group in torch.arange(self.num_parts).split(self.parts_per_batch):
-            yield self._worker.submit(self._cut, group.tolist()).result().to(self.device)
+            yield self._hand_out(self._worker.submit(self._cut, group.tolist()).result())
 
     def state_dict(self) -> dict[str, int]:
         """Where the loader stands: the batches left follow from it."""
@@ -120,12 +129,20 @@ class ClusterLoader:
         ahead = position < len(groups)
         self._next = self._worker.submit(self._cut, groups[position].tolist()) if ahead else None
 
+    def _hand_out(self, batch: Batch) -> Batch:
+        return batch.to(self.device) if self._edges is None else batch
+
     def _cut(self, parts: list[int]) -> Batch:
         if self._kept is None:
-            return self._cut_now(parts)
+            return self._pinned(self._cut_now(parts))
         if parts[0] not in self._kept:
-            self._kept[parts[0]] = self._cut_now(parts)
+            batch = self._cut_now(parts)
+            # waits until it is there, whoever uses it on whatever stream
+            self._kept[parts[0]] = self._pinned(batch if self._edges is None else batch.rest_to(self._edges))
         return self._kept[parts[0]]
+
+    def _pinned(self, batch: Batch) -> Batch:
+        return batch.pin() if self._pin else batch
 
     def _cut_now(self, parts: list[int]) -> Batch:
         graph = self.graph
@@ -133,7 +150,7 @@ class ClusterLoader:
         targets = torch.cat([torch.arange(s.start, s.stop, device=graph.device) for s in slices])
         nodes, sizes, local = self._grow(targets)
         only_targets = self.halo in ("frozen", "none") or len(nodes) == len(targets)
-        batch = Batch(
+        return Batch(
             x=_rows(graph.x, slices, targets) if only_targets else select_rows(graph.x, nodes),
             y=graph.y[targets],
             weight=self._weight[targets],
@@ -141,7 +158,6 @@ class ClusterLoader:
             num_targets=len(targets),
             adjs=[local.rows(size) for size in sizes],
         )
-        return batch.pin() if self._pin else batch
 
     def _grow(self, targets: Tensor) -> tuple[Tensor, list[int], Adjacency]:
         """Nodes of the batch, how many rows each step reaches, and the local matrix."""

@@ -2,15 +2,24 @@
 
 from collections.abc import Iterator
 
+import torch
+
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 
 
 class FullLoader:
-    """Gives the same batch every epoch."""
+    """Gives the same batch every epoch.
 
-    def __init__(self, graph: Graph, num_layers: int) -> None:
-        self.batch = Batch.full(graph, num_layers)
+    Args:
+        graph: The whole of the batch.
+        num_layers: Steps of a pass.
+        edges: Where all of the batch but its features is placed; where the graph is by default.
+    """
+
+    def __init__(self, graph: Graph, num_layers: int, *, edges: torch.device | None = None) -> None:
+        batch = Batch.full(graph, num_layers)
+        self.batch = batch if edges is None else batch.rest_to(edges)
         self.epoch, self.position = 0, 0
 
     def __len__(self) -> int:

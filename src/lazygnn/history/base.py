@@ -13,6 +13,9 @@ from torch import Tensor
 
 from lazygnn.history.codec import Codec, Parts
 
+# rows of a store that are looked at together
+_BLOCK = 65_536
+
 
 class Located(NamedTuple):
     """Rows that lie on the compute device."""
@@ -55,7 +58,7 @@ class Store(ABC):
     def read_columns(self, columns: Tensor) -> Tensor:
         """A copy of some columns of all rows in host memory, in float32 at least, made block by block."""
         dtype = torch.promote_types(self.codec.compute_dtype, torch.float32)
-        blocks = torch.arange(self.num_rows, device=self.device).split(65_536)
+        blocks = torch.arange(self.num_rows, device=self.device).split(_BLOCK)
         return torch.cat([self.read(rows).cpu()[:, columns].to(dtype) for rows in blocks])
 
     def prefetch(self, rows: Tensor) -> None:  # noqa: B027
@@ -79,7 +82,9 @@ class Store(ABC):
         own = self.state()
         check_state(own, state)
         for name, part in own.items():
-            part.copy_(state[name])
+            # rows that lie apart from each other are copied by way of the device, which need not have room for all
+            for mine, given in zip(part.split(_BLOCK), state[name].split(_BLOCK), strict=True):
+                mine.copy_(given)
 
     def _scatter(self, rows: Tensor, parts: Mapping[str, Tensor]) -> None:
         for name, part in self.parts.items():

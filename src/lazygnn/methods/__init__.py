@@ -124,6 +124,11 @@ def build(
     method, options = find_method(config.method), method_options(config)
     compute_dtype = torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
     place = Place(torch.device(device), folder, compute_dtype=compute_dtype)
+    if isinstance(options, ClusterOptions) and (options.features, options.edges) == ("device", "host"):
+        raise ConfigError(
+            "`features` is device, `edges` host; edges cannot stay in host memory alone: set `features=host` too, "
+            "or leave `edges` empty"
+        )
     ptr = torch.tensor([0, graph.num_nodes])
     if isinstance(options, ClusterOptions) and options.num_parts > 1:
         drawn, there = options.parts_per_batch, options.num_parts

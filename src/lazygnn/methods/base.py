@@ -32,7 +32,10 @@ class ClusterOptions(Options):
     partition: Literal["metis", "random", "contiguous"] = Field("metis", description="how the graph is cut")
     partition_seed: int = Field(0, ge=0, description="seed of the cut, the same for every seed of the run")
     halo: Literal["frozen", "paper", "features", "none"] = Field("frozen", description="neighbours around a batch")
-    features: Literal["device", "host"] = Field("device", description="where features and edges stay between batches")
+    features: Literal["device", "host"] = Field("device", description="where features stay between batches")
+    edges: Literal["device", "host"] | None = Field(
+        None, description="where edges stay between batches; empty is where the features stay"
+    )
     keep_batches: bool = Field(True, description="keep the cuts of single parts in memory")
 
 
@@ -103,8 +106,11 @@ class Method:
 
 def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int) -> Loader:
     """The whole graph as one batch, or whole parts of it with the halo the options name."""
-    if not isinstance(options, ClusterOptions) or len(cut.ptr) == 2:
+    if not isinstance(options, ClusterOptions):
         return FullLoader(cut.graph, num_layers)
+    edges = place.device if (options.features, options.edges) == ("host", "device") else None
+    if len(cut.ptr) == 2:
+        return FullLoader(cut.graph, num_layers, edges=edges)
     # what stays in host memory is moved by the trainer, which knows when
     return ClusterLoader(
         cut.graph,
@@ -115,4 +121,5 @@ def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int)
         seed=cut.seed,
         keep=options.keep_batches,
         pin=place.device.type == "cuda",
+        edges=edges,
     )

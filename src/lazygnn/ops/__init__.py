@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from lazygnn.errors import ConfigError
 from lazygnn.ops import reference
-from lazygnn.ops.csr import Adjacency, Csr, index_dtype, row_chunks, to_tensor
+from lazygnn.ops.csr import Adjacency, Csr, find_device, index_dtype, row_chunks, to_tensor
 from lazygnn.ops.dropout import dropout_
 
 __all__ = [
@@ -31,6 +31,8 @@ __all__ = [
     "aggregate",
     "describe_kernels",
     "dropout_",
+    "far_rows",
+    "find_device",
     "history_rows",
     "index_dtype",
     "row_chunks",
@@ -112,6 +114,12 @@ def history_rows(*tensors: Tensor) -> ModuleType | None:
     """The module that gathers and scatters such rows of a history, or None where that is for plain PyTorch."""
     fits = not _recorded(*tensors) and _fits(*tensors)
     return import_module("lazygnn.ops.rows") if fits and _fused() is not None else None
+
+
+def far_rows(table: Tensor) -> ModuleType:
+    """The module that copies rows from and to a table in host memory that a device sees as its own."""
+    fits = table.is_cuda and _wanted() and _fused() is not None
+    return import_module("lazygnn.ops.bus") if fits else reference
 
 
 def describe_kernels() -> str:

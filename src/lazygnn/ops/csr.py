@@ -66,10 +66,10 @@ class Csr:
         return f"Csr(shape={self.shape}, num_values={len(self.value)}, dtype={kind}, device={str(self.device)!r})"
 
     def to(self, target: torch.device | torch.dtype | str, *, non_blocking: bool = False) -> "Csr":
-        """Moves the matrix to a device, or its values to a dtype."""
+        """Moves the matrix to a device, or its values to a dtype; one that is there keeps all that it has cached."""
         if isinstance(target, torch.dtype):
             return Csr(self.rowptr, self.col, self.value.to(target), self.num_cols)
-        if torch.device(target) == self.device:
+        if find_device(target) == self.device:
             return self
         return self.map(lambda part: part.to(target, non_blocking=non_blocking))
 
@@ -174,6 +174,11 @@ def to_tensor(array: np.ndarray) -> Tensor:
         dtype = np.dtype(np.float64)
     with np.errstate(all="ignore"):
         return torch.from_numpy(np.require(array, dtype, ["C", "W"]))
+
+
+def find_device(name: torch.device | str) -> torch.device:
+    """The device as tensors on it call it: `cuda` is a name of `cuda:0`, or of another that is current."""
+    return torch.empty(0, device=name).device
 
 
 def row_chunks(rowptr: Tensor) -> Iterator[tuple[int, int]]:

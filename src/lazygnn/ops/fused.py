@@ -34,7 +34,7 @@ _OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
 def spmm(matrix: Csr, x: Tensor) -> Tensor:
     """`matrix @ x` for a dense `x`."""
     out = empty_rows(matrix.num_rows, x)
-    _multiply(matrix, _aligned(x), out)
+    _multiply(matrix, aligned(x), out)
     return out
 
 
@@ -43,7 +43,7 @@ def step(
 ) -> Tensor:
     """`(1 - alpha) adj @ x + alpha source + momentum (x - previous)`; rows of `x` below `adj` keep their value."""
     out = empty_rows(max(adj.num_rows, len(x)), x)
-    _multiply(adj, _aligned(x), out, source, alpha, previous=previous, momentum=momentum)
+    _multiply(adj, aligned(x), out, source, alpha, previous=previous, momentum=momentum)
     if adj.num_rows < len(x):
         out[adj.num_rows :] = x[adj.num_rows :]
     return out
@@ -63,13 +63,13 @@ def run_steps(
         for adj, source in zip(adjs, sources, strict=True):
             x, previous = step(adj, x, source, alpha, previous=previous, momentum=momentum), x
         return x[:rows]
-    x, halo, given, padded = _aligned(x), None, None, None
+    x, halo, given, padded = aligned(x), None, None, None
     below = x[rows:] if rows < len(x) else None
     for adj, source in zip(adjs, sources, strict=True):
         if len(adjs) < _PADDED_FROM:
             padded = source
         elif source is not given:
-            given, padded = source, _aligned(_dense(source))
+            given, padded = source, aligned(_dense(source))
         out = empty_rows(rows, x)
         _multiply(adj, x, out, padded, alpha, halo=halo, previous=previous, momentum=momentum)
         # what is not needed must not be held
@@ -110,7 +110,7 @@ def _multiply(
         return
     plan = _plan(matrix)
     source, previous = (None if rows is None else _dense(rows) for rows in (source, previous))
-    whole = all(rows.dtype == x.dtype and _is_aligned(rows) for rows in (source, previous) if rows is not None)
+    whole = all(rows.dtype == x.dtype and is_aligned(rows) for rows in (source, previous) if rows is not None)
     own_unit = unit if whole else 1
     gather = {
         "col": matrix.col.contiguous(),
@@ -220,7 +220,7 @@ def _unit(x: Tensor) -> int:
     return _BYTES // x.element_size()
 
 
-def _padded(x: Tensor) -> int:
+def padded_width(x: Tensor) -> int:
     """The columns of `x`, rounded up to a multiple of 16 bytes."""
     padded: int = triton.cdiv(x.shape[1], _unit(x)) * _unit(x)
     return padded
@@ -228,16 +228,17 @@ def _padded(x: Tensor) -> int:
 
 def empty_rows(num_rows: int, like: Tensor) -> Tensor:
     """Rows as wide as those of `like`, of the same type, a multiple of 16 bytes apart."""
-    return torch.empty(num_rows, _padded(like), dtype=like.dtype, device=like.device)[:, : like.shape[1]]
+    return torch.empty(num_rows, padded_width(like), dtype=like.dtype, device=like.device)[:, : like.shape[1]]
 
 
-def _aligned(x: Tensor) -> Tensor:
-    return x if _is_aligned(x) else empty_rows(len(x), x).copy_(x)
+def aligned(x: Tensor) -> Tensor:
+    """`x` itself, or a copy of it in such rows."""
+    return x if is_aligned(x) else empty_rows(len(x), x).copy_(x)
 
 
-def _is_aligned(x: Tensor) -> bool:
+def is_aligned(x: Tensor) -> bool:
     """Whether rows lie at multiples of 16 bytes and can be read to the end of the last 16."""
-    end = x.storage_offset() + (len(x) - 1) * x.stride(0) + _padded(x)
+    end = x.storage_offset() + (len(x) - 1) * x.stride(0) + padded_width(x)
     aligned = (x.data_ptr() | x.stride(0) * x.element_size()) % _BYTES == 0
     return x.stride(1) == 1 and aligned and end * x.element_size() <= x.untyped_storage().nbytes()
 

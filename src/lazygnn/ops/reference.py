@@ -1,4 +1,4 @@
-"""The products of the library in plain PyTorch: the definition of correct.
+"""The products of the library, and copies of rows, in plain PyTorch: the definition of correct.
 
 Rows of 16-bit numbers are multiplied and summed in the type of the matrix and rounded once, under autocast too, which
 would round the matrix.
@@ -50,6 +50,21 @@ def run_steps(
         # what is not needed must not be held
         x, previous = step(adj, x, source, alpha, previous=previous, momentum=momentum), x if momentum else None
     return x[: adjs[-1].num_rows] if adjs else x
+
+
+def room(num_rows: int, like: Tensor) -> Tensor:
+    """Memory for so many rows of a table."""
+    return torch.empty((num_rows, *like.shape[1:]), dtype=like.dtype, device=like.device)
+
+
+def gather(table: Tensor, rows: Tensor, out: Tensor) -> None:
+    """`out = table[rows]`, for an `out` from `room`."""
+    torch.index_select(table, 0, rows, out=out)
+
+
+def scatter(table: Tensor, rows: Tensor, new: Tensor) -> None:
+    """`table[rows] = new`, for rows that are all different."""
+    table.index_copy_(0, rows, new)
 
 
 def _same_type(matrix: Csr, x: Tensor) -> tuple[Csr, Tensor]:

@@ -1,6 +1,6 @@
 """Batches from host memory, copied to the device while the batch before them is computed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
 import torch
@@ -27,7 +27,8 @@ class Uploads:
     """Hands batches out on the device; one that was announced is already there, or on its way.
 
     No more than three lie there at a time: the one in use, the one that comes, and the one before, whose memory is
-    free when its last kernel has run. A batch that is there from the start is handed out as it is.
+    free when its last kernel has run. What is there from the start, a batch or all of it but its features, is handed
+    out as it is.
 
     A step that is replayed reads features always in the same place. They come there from a shelf, on which those of the
     next batch are laid while this one is computed; all else of a batch comes as a part of the step.
@@ -52,7 +53,7 @@ class Uploads:
 
     def announce(self, batch: Batch) -> Batch:
         """Starts to copy the batch that comes next; the current stream waits for the copy."""
-        if self._stream is None or batch.nodes.is_cuda:
+        if self._stream is None or self._is_here(batch):
             return batch.to(self.device)
         if self._done is not None:
             # a host that runs ahead of the device would fill it with batches
@@ -64,7 +65,7 @@ class Uploads:
 
     def take(self, batch: Batch) -> Batch:
         """The batch that is computed now."""
-        self.idle = batch.nodes.device.type == self.device.type
+        self.idle = self._is_here(batch)
         ahead, self._ahead = self._ahead, None
         if self._stream is not None and not self.idle:
             self._done = torch.cuda.current_stream(self.device).record_event()
@@ -105,13 +106,17 @@ class Uploads:
 
     def bring(self, batch: Batch) -> Batch:
         """Copies a batch now, save for what was staged; from page-locked memory a CUDA graph can capture it."""
+        x = self._place(batch) if self._is_staged(batch) else None
         if self._stream is None or batch.nodes.is_cuda:
-            return batch.to(self.device)
-        return batch.to_with(self.device, self._stream, self._place(batch) if self._is_staged(batch) else None)
+            return (batch if x is None else replace(batch, x=x)).to(self.device)
+        return batch.to_with(self.device, self._stream, x)
+
+    def _is_here(self, batch: Batch) -> bool:
+        return {batch.x.device.type, batch.nodes.device.type} == {self.device.type}
 
     def _is_staged(self, batch: Batch) -> bool:
         """Whether there is anything to stage: dense features in host memory."""
-        return self._stream is not None and isinstance(batch.x, Tensor) and not batch.nodes.is_cuda
+        return self._stream is not None and isinstance(batch.x, Tensor) and not batch.x.is_cuda
 
     def _place(self, batch: Batch) -> Tensor:
         """Where the features of a batch lie while it is computed: the same place at every visit."""

@@ -1,0 +1,125 @@
+"""Rows of host memory that an accelerator reads and writes by itself, copied by a few programs.
+
+So few fill the bus, and leave the device to those who compute meanwhile. Nothing is converted: rows are words of 32
+bits, up to the end of the 16 bytes in which a row ends.
+"""
+
+from functools import partial
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from lazygnn.ops.fused import aligned, empty_rows, is_aligned, padded_width
+from lazygnn.ops.kernels import jit
+
+# each of them keeps a multiprocessor from others for as long as the bus takes
+_PROGRAMS = 32
+# words of a tile, on their way at a time, and how many of them lie in one row at most
+_WORDS = 4096
+_WIDTH = 1024
+# nothing is computed, but a compiler that is not told about sums warns
+_OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
+
+
+def room(num_rows: int, like: Tensor) -> Tensor:
+    """Memory for so many rows of a table."""
+    if like.dim() == 2:
+        return empty_rows(num_rows, like)
+    return torch.empty(num_rows, dtype=like.dtype, device=like.device)
+
+
+def gather(table: Tensor, rows: Tensor, out: Tensor) -> None:
+    """`out = table[rows]`, for an `out` from `room`.
+
+    Args:
+        table: Rows a multiple of 16 bytes apart, [N, C], or numbers of 32 bits, [N].
+        rows: The rows that are meant, [V].
+        out: Memory for them, laid out as the table is, [V, C] or [V].
+    """
+    _copy(table, rows, out, None)
+
+
+def scatter(table: Tensor, rows: Tensor, new: Tensor) -> None:
+    """`table[rows] = new`, for rows that are all different.
+
+    Args:
+        table: As for `gather`; what lies between the end of a row and that of its last 16 bytes is written too.
+        rows: The rows to write, [T].
+        new: What they are replaced by, of the same type, [T, C] or [T].
+    """
+    _copy(new if new.dim() == 1 else aligned(new), None, table, rows)
+
+
+@partial(jit, unspecialized=("num_rows",))
+def copy_rows(
+    source: tl.tensor,  # [.., WORDS]
+    source_rows: tl.tensor,  # [V] or None, which stands for all of them, in order
+    out: tl.tensor,  # [.., WORDS]
+    out_rows: tl.tensor,  # [V] or None
+    num_rows: tl.tensor,
+    SOURCE_STRIDE: tl.constexpr,
+    OUT_STRIDE: tl.constexpr,
+    WORDS: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
+) -> None:
+    """`out[out_rows] = source[source_rows]`; programs take turns, `ROWS` rows at a time."""
+    for first in range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS):
+        row = first + tl.arange(0, ROWS)[:, None]
+        inside = row < num_rows
+        start = source + _find(source_rows, row, inside) * SOURCE_STRIDE
+        end = out + _find(out_rows, row, inside) * OUT_STRIDE
+        for offset in range(0, WORDS, WIDTH):
+            word = offset + tl.arange(0, WIDTH)[None, :]
+            mask = inside & (word < WORDS)
+            tl.store(end + word, tl.load(start + word, mask, 0), mask)
+
+
+@jit
+def _find(rows: tl.tensor, row: tl.tensor, inside: tl.tensor) -> tl.tensor:
+    # rows times words may be more than 32 bits can count
+    return (row if rows is None else tl.load(rows + row, inside, 0)).to(tl.int64)
+
+
+def _copy(source: Tensor, source_rows: Tensor | None, out: Tensor, out_rows: Tensor | None) -> None:
+    _check(source, source_rows, out, out_rows)
+    num_rows = len(source if source_rows is None else source_rows)
+    if num_rows == 0:
+        return
+    source, out = _words(source), _words(out)
+    width = min(triton.next_power_of_2(source.shape[1]), _WIDTH)
+    height = max(_WORDS // width, 1)
+    with torch.cuda.device_of(source):
+        copy_rows[(min(triton.cdiv(num_rows, height), _PROGRAMS),)](
+            source=source,
+            source_rows=None if source_rows is None else source_rows.contiguous(),
+            out=out,
+            out_rows=None if out_rows is None else out_rows.contiguous(),
+            num_rows=num_rows,
+            SOURCE_STRIDE=source.stride(0),
+            OUT_STRIDE=out.stride(0),
+            WORDS=source.shape[1],
+            ROWS=height,
+            WIDTH=width,
+            **_OPTIONS,
+        )
+
+
+def _words(rows: Tensor) -> Tensor:
+    """The same memory as words, [.., WORDS]."""
+    if rows.dim() == 1:
+        return rows.view(torch.int32).unsqueeze(1)
+    return rows.as_strided((len(rows), padded_width(rows)), rows.stride()).view(torch.int32)
+
+
+def _check(source: Tensor, source_rows: Tensor | None, out: Tensor, out_rows: Tensor | None) -> None:
+    # a kernel reads on where a tensor ends, and takes any bits for what it should find
+    num_source, num_out = (len(x if rows is None else rows) for x, rows in ((source, source_rows), (out, out_rows)))
+    if (num_source, source.shape[1:], source.dtype) != (num_out, out.shape[1:], out.dtype):
+        given, wanted = ((n, *x.shape[1:]) for n, x in ((num_source, source), (num_out, out)))
+        raise ValueError(f"rows of shape {given} in {source.dtype} do not fit into {wanted} in {out.dtype}")
+    for rows in (source, out):
+        if rows.element_size() != 4 if rows.dim() == 1 else not is_aligned(rows):
+            raise ValueError(f"rows of {rows.dtype} with strides {rows.stride()} are no multiple of 16 bytes apart")
