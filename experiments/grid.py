@@ -27,7 +27,7 @@ RESULTS = Path(__file__).parent / "results"
 def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, keep_log: bool = False) -> list[dict[str, Any]]:
     """Trains what has no result in `results/<name>.jsonl` yet and returns the results of all `configs`.
 
-    With `keep_log`, what every epoch has logged is kept too, where it was looked at.
+    With `keep_log`, what was logged is kept too, of runs that are looked at on their way.
     """
     path = RESULTS / f"{name}.jsonl"
     known = {line["key"]: line for line in _read(path)}
@@ -66,9 +66,10 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _run(config: Config, threads: int, keep_log: bool) -> dict[str, Any]:
     torch.set_num_threads(threads)
     _forget_memory()
+    looks = config.trainer.diagnose_every > 0
     with tempfile.TemporaryDirectory() as folder:
         result = workflow.train(config, Path(folder) / "run", quiet=True)
-        log = _looked_at(Run.open(Path(folder) / "run").history()) if keep_log else None
+        log = _looked_at(Run.open(Path(folder) / "run").history()) if keep_log and looks else None
     del result["run"]
     if log is not None:
         result["log"] = log

@@ -75,7 +75,8 @@ def main(
     logs = {
         (case, dataset): results[case, dataset, 0]["log"] for case in cases if case in DRAWN for dataset in datasets
     }
-    _draw(logs)
+    if logs:
+        _draw(logs)
 
 
 def configure(case: str, dataset: str, **run: Any) -> Config:
