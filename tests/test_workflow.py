@@ -57,6 +57,9 @@ def test_evaluation_reproduces_the_scores_of_training(dataset: Path, tmp_path: P
     differ = {"peak_memory_mib"}
     assert {k: v for k, v in trained.items() if k not in differ} == {k: v for k, v in again.items() if k not in differ}
     assert json.loads((tmp_path / "run" / "result.json").read_text()) == trained
+    # whatever the first epochs took
+    times = [json.loads(line)["seconds"] for line in lines(tmp_path / "run")]
+    assert trained["seconds_per_epoch"] == sorted(times)[2]
 
 
 def test_the_same_seed_gives_the_same_scores(dataset: Path, tmp_path: Path) -> None:
