@@ -328,6 +328,18 @@ def test_graphs_share_their_memory(block_graph: Graph) -> None:
 
 @pytest.mark.gpu
 @gpu
+def test_training_again_and_again_keeps_no_memory(block_graph: Graph) -> None:
+    kept = []
+    for _ in range(4):
+        run(make_trainer(block_graph, "cuda"))
+        gc.collect()
+        torch.cuda.empty_cache()
+        kept.append(torch.cuda.memory_reserved())
+    assert kept[1:] == kept[1:2] * 3
+
+
+@pytest.mark.gpu
+@gpu
 def test_what_cannot_be_captured_says_what_to_do() -> None:
     # a capture that fails leaves torch in a state that no other test should see
     script = """

@@ -8,7 +8,7 @@ step, which compiles, measures and caches what a capture must find done, and cap
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from weakref import WeakSet
 
 import torch
@@ -75,7 +75,7 @@ class CudaCapture:
     def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
         self._optimizer = optimizer
         self._pool = torch.cuda.graph_pool_handle()
-        self._stream = torch.cuda.Stream(device)
+        self._stream = _stream(device)
 
     def __call__(self, function: Callable[[], None]) -> Replay:
         """What runs the kernels of `function` again."""
@@ -97,6 +97,12 @@ class CudaCapture:
     def _set_capturable(self, capturable: bool) -> None:
         for group in self._optimizer.param_groups:
             group["capturable"] = capturable
+
+
+@cache
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all captures: libraries keep tens of megabytes for every stream that they were ever called on."""
+    return torch.cuda.Stream(device)
 
 
 @contextmanager
