@@ -103,9 +103,9 @@ def _draw(logs: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
     for (case, dataset), log in logs.items():
         column = panels[:, datasets.index(dataset)]
         scored = [line for line in log if line["scores"]]
-        spent = {
-            line["epoch"]: total for line, total in zip(log, accumulate(line["seconds"] for line in log), strict=True)
-        }
+        # the first epochs compile
+        times = [0.0, *(line["seconds"] for line in log[1:])]
+        spent = {line["epoch"]: total for line, total in zip(log, accumulate(times), strict=True)}
         values = [line["scores"]["val"] for line in scored]
         column[0].plot([line["epoch"] for line in scored], values, label=case)
         column[1].plot([spent[line["epoch"]] for line in scored], values, label=case)
@@ -115,7 +115,7 @@ def _draw(logs: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
         )
     for at, dataset in enumerate(datasets):
         panels[0, at].set(title=dataset, xlabel="epoch", ylabel="validation")
-        panels[1, at].set(xlabel="seconds of training", ylabel="validation")
+        panels[1, at].set(xlabel="seconds since the first look", ylabel="validation")
         panels[2, at].set(xlabel="epoch", ylabel="error of stored features")
     panels[0, 0].legend(frameon=False, fontsize="small")
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
