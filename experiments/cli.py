@@ -13,6 +13,7 @@ from experiments import products_shape as products_shape_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
 from lazygnn.methods import METHODS
+from lazygnn.models.layers import NormKind
 
 app = typer.Typer(
     no_args_is_help=True, pretty_exceptions_enable=False, help="Makes the tables and figures of the docs."
@@ -64,6 +65,7 @@ def staleness(
     seeds: Seeds = 5,
     case: Annotated[list[str] | None, typer.Option(help="A case of the table; default: all of them.")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="A graph of the table; default: all of them.")] = None,
+    norm: Annotated[NormKind, typer.Option(help="Normalisation of the MLP, in every case.")] = "batch",
     root: Root = None,
     device: Device = "auto",
     workers: Workers = 1,
@@ -75,7 +77,7 @@ def staleness(
             raise typer.BadParameter(
                 f"unknown: {', '.join(sorted(unknown))}; choose from: {'; '.join(known)}", param_hint=name
             )
-    staleness_experiment.main(seeds, case or list(cases), dataset or datasets, root, device, workers)
+    staleness_experiment.main(seeds, case or list(cases), dataset or datasets, norm, root, device, workers)
 
 
 @app.command()

@@ -155,7 +155,11 @@ def test_the_staleness_table_is_filled_and_drawn(
     monkeypatch.setattr(staleness, "RECIPE", staleness.RECIPE | {"epochs": 20, "hidden_channels": 8})
     dataset = str(small_graph(tmp_path / "small.npz"))
     cases = ["exact, 10 steps", "fitted to 0.9, 2 steps"]
-    staleness.main(2, cases, [dataset], None, "cpu", 1)
+    staleness.main(1, cases, [dataset], "batch", None, "cpu", 1)
+    assert not (tmp_path / "images").exists()
+    capsys.readouterr()
+    monkeypatch.setattr(staleness, "DRAWN", cases)
+    staleness.main(2, cases, [dataset], "batch", None, "cpu", 1)
     out = capsys.readouterr().out.splitlines()
     assert [line.split(" | ")[0] for line in out if line.startswith("| ")][2:4] == [f"| {case}" for case in cases]
     assert (tmp_path / "images" / "picture.png").stat().st_size > 1000
@@ -165,7 +169,7 @@ def test_no_case_of_staleness_depends_on_the_graph(grid: Any) -> None:
     assert grid.RESULTS
     staleness = importlib.import_module("experiments.staleness")
     for case in staleness.CASES:
-        found = {name: staleness.configure(case, name) for name in staleness.DATASETS}
+        found = {name: staleness.configure(case, name, "batch") for name in staleness.DATASETS}
         models = [config.model | {"normalize_features": None} for config in found.values()]
         assert all(model == models[0] for model in models)
         assert all(config.trainer == found["arxiv"].trainer for config in found.values())
