@@ -1,9 +1,11 @@
 """Small graphs that many tests share."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from lazygnn.graph import Graph
 
@@ -40,6 +42,26 @@ def block_graph(block_arrays: Arrays) -> Graph:
 def module_arrays() -> Arrays:
     """The same arrays, for what a module trains once."""
     return _block_arrays()
+
+
+class NoStream:
+    """Stands in for a stream, and for an event: all is done in order."""
+
+    def wait_stream(self, other: object) -> None:
+        """Has nothing to wait for."""
+
+    wait_event = wait_stream
+
+    def record_event(self) -> "NoStream":
+        return self
+
+
+@pytest.fixture
+def no_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets what uses streams run on a CPU."""
+    monkeypatch.setattr(torch.cuda, "Stream", lambda _: NoStream())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: NoStream())
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
 
 
 def _block_arrays() -> Arrays:

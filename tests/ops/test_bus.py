@@ -6,7 +6,6 @@ Whatever the kernel writes to starts as NaN.
 import os
 import re
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +88,25 @@ def test_a_few_programs_take_turns(
     assert torch.equal(table, expected)
 
 
+@pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
+@pytest.mark.parametrize("columns", [None, 47])
+@pytest.mark.parametrize("count", [0, 1, 500, 1001, 2000])
+def test_how_many_rows_are_gathered_is_looked_up_on_the_device(
+    device: str, columns: int | None, index: torch.dtype, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lazygnn.ops import bus
+
+    monkeypatch.setattr(bus, "_PROGRAMS", 3)
+    monkeypatch.setattr(bus, "_WORDS", 64)
+    table, rows = random_rows(1500, columns, torch.float32, device), some_rows(1001, 1500, device)
+    out = bus.room(1001, table)
+    bus.gather(table, rows, out, torch.tensor(count, dtype=index, device=device))
+    assert torch.equal(out[:count], table[rows][:count])
+    assert bool(out[count:].isnan().all())
+    reference.gather(table, rows, out, torch.tensor(count, dtype=index, device=device))
+    assert torch.equal(out[:count], table[rows][:count])
+
+
 def test_a_row_may_be_wider_than_a_tile(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from lazygnn.ops import bus
 
@@ -161,19 +179,22 @@ def test_rows_that_do_not_fit_are_refused(device: str) -> None:
         bus.gather(narrow, rows, narrow[:4])
 
 
-class NoStream:
-    """Stands in for a stream, and for an event: all is done in order."""
+def open_far(start: WarmStart, kept: torch.dtype) -> StoredHistory:
+    """A history on a CPU as if it were in page-locked memory, of 60 rows of 47."""
+    from lazygnn.ops import bus
 
-    def wait_stream(self, other: object) -> None:
-        """Has nothing to wait for."""
+    codec = Codec(kept, torch.float32)
 
-    wait_event = wait_stream
+    def store() -> PinnedStore:
+        layout = codec.layout(60, 47).items()
+        parts = {name: bus.room(60, torch.zeros(shape, dtype=dtype)).zero_() for name, (shape, dtype) in layout}
+        return PinnedStore(parts, codec, torch.device("cpu"))
 
-    def record_event(self) -> "NoStream":
-        return self
+    return StoredHistory(start, store(), store() if start.keeps_inputs else None)
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
+@pytest.mark.usefixtures("no_streams")
 @pytest.mark.parametrize("start", [Drift(0.1), Mix(0.4)], ids=str)
 @pytest.mark.parametrize("kept", DTYPES, ids=str)
 def test_a_history_goes_on_as_in_one_piece(
@@ -181,16 +202,7 @@ def test_a_history_goes_on_as_in_one_piece(
 ) -> None:
     from lazygnn.ops import bus
 
-    monkeypatch.setattr(torch.cuda, "Stream", lambda _: NoStream())
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: NoStream())
-    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
     monkeypatch.setattr(ops, "far_rows", lambda _: bus)
-    codec = Codec(kept, torch.float32)
-
-    def store() -> PinnedStore:
-        layout = codec.layout(60, 47).items()
-        parts = {name: bus.room(60, torch.zeros(shape, dtype=dtype)).zero_() for name, (shape, dtype) in layout}
-        return PinnedStore(parts, codec, torch.device("cpu"))
 
     def visit(history: StoredHistory, seed: int, ahead: bool) -> Tensor:
         nodes = torch.randperm(60, generator=torch.Generator().manual_seed(seed))[: 60 if seed == 2 else 40]
@@ -201,17 +213,54 @@ def test_a_history_goes_on_as_in_one_piece(
         history.push(nodes[: 60 if seed == 2 else 23], 0.5 * x, x)
         return x
 
-    history = StoredHistory(start, store(), store() if start.keeps_inputs else None)
+    history = open_far(start, kept)
     twin = open_history(60, 47, start, dtype=kept)
     for seed in range(6):
         assert torch.equal(visit(history, seed, ahead=seed % 3 > 0), visit(twin, seed, ahead=False))
     state = history.state_dict()
     assert all(torch.equal(state[name], value) for name, value in twin.state_dict().items())
-    other = StoredHistory(start, store(), store() if start.keeps_inputs else None)
+    other = open_far(start, kept)
     other.load_state_dict(twin.state_dict())
     assert torch.equal(visit(other, 7, ahead=True), visit(twin, 7, ahead=False))
     # 48 columns in place of 47
     assert history.num_bytes == twin.num_bytes + 60 * kept.itemsize * (1 + start.keeps_inputs)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
+@pytest.mark.usefixtures("no_streams")
+@pytest.mark.parametrize("start", [Drift(0.1), Mix(0.4)], ids=str)
+@pytest.mark.parametrize("kept", [torch.float32, torch.bfloat16, torch.int8], ids=str)
+def test_a_pass_finds_its_rows_on_the_shelf(
+    start: WarmStart, kept: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lazygnn.ops import bus, rows
+
+    monkeypatch.setattr(ops, "far_rows", lambda _: bus)
+    monkeypatch.setattr(ops, "history_rows", lambda *_: rows)
+    history, twin = open_far(start, kept), open_far(start, kept)
+
+    def visit(each: StoredHistory, nodes: Tensor, fresh: Tensor) -> list[Tensor | None]:
+        each.prefetch(nodes, 9)
+        x, then = each.start(nodes, 9, fresh)
+        before = x.clone()
+        each.push(nodes[:9], 0.5 * x, fresh)
+        assert torch.equal(x, before)
+        return [x, then]
+
+    for each in (history, twin):
+        each.push(torch.arange(60), random_rows(60, 47, torch.float32, "cpu"), torch.ones(60, 47))
+    batches = [some_rows(60, 60, "cpu")[5 * first : 30 + 6 * first] for first in range(5)]
+    for number, index in enumerate(order := [0, 1, 4, 4, 2, 3, 0, 1, 2]):
+        nodes, fresh = batches[index], random_rows(14, 47, torch.float32, "cpu", seed=number)
+        history.stage(nodes, 9)
+        history.announce(*((batches[order[number + 1]], 9) if number + 1 < len(order) else (None,)))
+        with history.staged(nodes, 9):
+            found = visit(history, nodes, fresh)
+        history.advance()
+        for one, other in zip(found, visit(twin, nodes, fresh), strict=True):
+            assert one is other is None or torch.equal(torch.as_tensor(one), torch.as_tensor(other))
+    state = history.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in twin.state_dict().items())
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
@@ -224,9 +273,10 @@ def test_rows_are_copied_16_bytes_at_a_time(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     sizes = {"SOURCE_STRIDE": 24, "OUT_STRIDE": 24, "WORDS": 24, "ROWS": 128, "WIDTH": 32}
-    for absent in ("source_rows", "out_rows"):
-        given: dict[str, Any] = sizes | {absent: None}
-        types = {"source": "*i32", "out": "*i32", "source_rows": "*i64", "out_rows": "*i64", "num_rows": "i32"}
+    types = {"source": "*i32", "out": "*i32", "source_rows": "*i64", "out_rows": "*i64", "count": "*i64"}
+    types["num_rows"] = "i32"
+    for absent in (["source_rows", "count"], ["out_rows", "count"], ["out_rows"]):
+        given: dict[str, Any] = sizes | dict.fromkeys(absent)
         names: list[str] = vars(bus.copy_rows)["arg_names"]
         signature = {name: "constexpr" if name in given else types[name] for name in names}
         aligned = {(at,): [["tt.divisibility", 16]] for at, name in enumerate(names) if signature[name].startswith("*")}

@@ -16,6 +16,8 @@ from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
+from lazygnn.history import StoredHistory
+from lazygnn.history.pinned import PinnedStore
 from lazygnn.methods import METHODS, build, resolve
 from lazygnn.ops import Csr, to_be_replayed
 from lazygnn.training import EpochReport, Trainer
@@ -80,7 +82,7 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder()
 
     def make_graphed(self: Trainer) -> GraphedStep:
-        return GraphedStep(lambda batch: self._step(batch, lambda: None), self.optimizer, recorder)
+        return GraphedStep(self._replayed_step, self.optimizer, lambda: recorder)
 
     monkeypatch.setattr(Trainer, "_make_graphed", make_graphed)
     monkeypatch.setattr(Trainer, "_is_steady", lambda self, _: not any(h.measure for h in self._stored()))
@@ -96,7 +98,7 @@ def test_the_first_visit_is_a_step_and_all_later_ones_are_replays(block_graph: G
         seen.append(id(batch))
         return torch.tensor(float(len(seen)))
 
-    step_on = GraphedStep(step, optimizer, recorder)
+    step_on = GraphedStep(step, optimizer, lambda: recorder)
     one, two = (Batch.full(block_graph, 1) for _ in range(2))
     assert [float(step_on(batch)) for batch in (one, two)] == [1, 2]
     assert recorder.captured == 0
@@ -120,7 +122,7 @@ def test_the_largest_batch_is_captured_first(block_graph: Graph) -> None:
         return torch.zeros(())
 
     loader = make_trainer(block_graph).loader
-    step_on = GraphedStep(step, optimizer, capture)
+    step_on = GraphedStep(step, optimizer, lambda: capture)
     batches = list(loader)
     for batch in [*batches, batches[0]]:
         step_on(batch)
@@ -128,9 +130,7 @@ def test_the_largest_batch_is_captured_first(block_graph: Graph) -> None:
 
 
 def test_a_batch_that_never_comes_again_is_not_kept(block_graph: Graph) -> None:
-    step_on = GraphedStep(
-        lambda _: torch.zeros(()), torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))]), Recorder()
-    )
+    step_on = GraphedStep(lambda _: torch.zeros(()), torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))]), Recorder)
     for _ in range(3):
         step_on(Batch.full(block_graph, 1))
     gc.collect()
@@ -146,7 +146,7 @@ def test_gradients_are_let_go_after_a_replay(block_graph: Graph) -> None:
         loss.backward()
         return loss.detach()
 
-    step_on, batch = GraphedStep(step, optimizer, Recorder()), Batch.full(block_graph, 1)
+    step_on, batch = GraphedStep(step, optimizer, Recorder), Batch.full(block_graph, 1)
     step_on(batch)
     assert weight.grad is not None
     step_on(batch)
@@ -196,6 +196,129 @@ def test_restoring_forgets_what_was_captured(block_graph: Graph, recorder: Recor
     assert_equal(trainer.checkpoint()[0], expected)
 
 
+@pytest.fixture
+def pinned(no_streams: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps histories on a CPU as if they were in page-locked memory."""
+    monkeypatch.setattr(
+        "lazygnn.history._make_store", lambda parts, codec, device, _: PinnedStore(parts, codec, device)
+    )
+
+
+PINNED = [
+    {},
+    {"num_parts": 1},
+    {"history_dtype": "int8"},
+    {"history_dtype": "bfloat16"},
+    {"gamma": 0.5},
+    {"halo_gradients": True},
+    {"halo": "paper"},
+    {"diagnose_every": 3},
+    {"keep_batches": False},
+    {"parts_per_batch": 3, "num_parts": 5},
+    {"method": "gcn-gas"},
+    {"method": "gcnii-gas", "num_layers": 3},
+]
+
+
+@pytest.mark.usefixtures("recorder", "pinned")
+@pytest.mark.parametrize("values", PINNED, ids=str)
+def test_rows_that_are_laid_out_train_as_rows_on_the_device(
+    block_graph: Graph, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(block_graph, **values)
+    assert all(isinstance(history.values, PinnedStore) for history in trainer._stored())
+    losses, state = run(trainer)
+    assert all(history.num_moves > 0 for history in trainer._stored())
+    monkeypatch.undo()
+    expected_losses, expected = run(make_trainer(block_graph, **values))
+    assert losses == expected_losses
+    assert_equal(state, expected)
+
+
+@pytest.mark.usefixtures("recorder", "pinned")
+def test_histories_are_told_what_comes_before_a_step_and_settled_at_its_end(
+    block_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[tuple[str, ...]] = []
+    trainer = make_trainer(block_graph, epochs=2)
+    batches = list(trainer.loader.sweep())
+    places = {batch.nodes.data_ptr(): str(number) for number, batch in enumerate(batches)}
+
+    def watch(owner: Any, name: str, *, of_nodes: bool) -> None:
+        plain = getattr(owner, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            nodes = given[1] if of_nodes else None
+            log.append((name, places[nodes.data_ptr()]) if nodes is not None else (name,))
+            return plain(*given, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for name in ("stage", "announce", "staged", "start"):
+        watch(StoredHistory, name, of_nodes=True)
+    watch(StoredHistory, "advance", of_nodes=False)
+    watch(PinnedStore, "_write_aside", of_nodes=False)
+    watch(PinnedStore, "_settle", of_nodes=False)
+    watch(trainer.optimizer, "step", of_nodes=False)
+    trainer.on_batch = lambda _: log.append(("next",))
+    trainer.run()
+    text = " ".join("-".join(entry) for entry in log if entry != ("_settle",))
+    order = [place for epoch in range(2) for place in places_of(trainer, places, epoch)]
+    for number, place in enumerate(order):
+        first, _, text = text.partition(" next")
+        coming = "announce" if number in (3, 7) else f"announce-{order[number + 1]}"
+        step = f"stage-{place} {coming} staged-{place} start-{place} _write_aside _write_aside step advance"
+        assert first.strip() == step
+    # the last thing that a step does is to wait for what it has begun
+    ends = [log[at - 2 : at] for at, entry in enumerate(log) if entry == ("advance",)]
+    assert ends == [[("_settle",)] * 2] * 8
+
+
+def places_of(trainer: Trainer, places: dict[int, str], epoch: int) -> list[str]:
+    trainer.loader.load_state_dict({**trainer.loader.state_dict(), "epoch": epoch, "position": 0})
+    return [places[batch.nodes.data_ptr()] for batch in trainer.loader]
+
+
+@pytest.mark.usefixtures("pinned")
+def test_what_was_captured_is_captured_anew_where_a_shelf_has_grown(block_graph: Graph, recorder: Recorder) -> None:
+    trainer = make_trainer(block_graph)
+    (history,) = trainer._stored()
+    captured: list[int] = []
+
+    def grow(report: EpochReport) -> None:
+        captured.append(recorder.captured)
+        if report.epoch == 3:
+            history.stage(torch.arange(60), 60)
+
+    trainer.on_epoch = grow
+    trainer.run()
+    assert captured == [0, 4, 4, 8, 8]
+    assert recorder.replayed == 4 * 4
+    state, plain = trainer.checkpoint()[0], make_trainer(block_graph)
+    plain._graphed = None
+    assert_equal(state, run(plain)[1])
+
+
+def test_what_is_forgotten_is_captured_anew(block_graph: Graph) -> None:
+    made: list[Recorder] = []
+
+    def make() -> Recorder:
+        made.append(Recorder())
+        return made[-1]
+
+    step_on = GraphedStep(lambda _: torch.zeros(()), torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))]), make)
+    one, two = (Batch.full(block_graph, 1) for _ in range(2))
+    # nothing is captured yet
+    step_on.forget()
+    for batch in (one, two, one):
+        step_on(batch)
+    step_on.forget()
+    for batch in (two, one):
+        step_on(batch)
+    # the memory of one capture is not that of the other
+    assert [(recorder.captured, recorder.replayed) for recorder in made] == [(2, 1), (2, 2)]
+
+
 def test_no_garbage_is_collected_while_a_step_is_captured(block_graph: Graph) -> None:
     collecting = list[bool]()
 
@@ -204,7 +327,7 @@ def test_no_garbage_is_collected_while_a_step_is_captured(block_graph: Graph) ->
         return function
 
     optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))])
-    step_on, batch = GraphedStep(lambda _: torch.zeros(()), optimizer, capture), Batch.full(block_graph, 1)
+    step_on, batch = GraphedStep(lambda _: torch.zeros(()), optimizer, lambda: capture), Batch.full(block_graph, 1)
     step_on(batch)
     step_on(batch)
     assert collecting == [False]
@@ -245,6 +368,14 @@ class Interrupt(Exception):
         {"method": "gcn"},
         {"method": "gcnii-gas", "num_layers": 3},
         {"method": "cluster-gcn"},
+        {"history": "pinned"},
+        {"history": "pinned", "features": "host"},
+        {"history": "pinned", "features": "host", "edges": "device"},
+        {"history": "pinned", "history_dtype": "int8"},
+        {"history": "pinned", "gamma": 0.5},
+        {"history": "pinned", "halo_gradients": True},
+        {"history": "pinned", "halo": "paper"},
+        {"history": "pinned", "method": "gcn-gas"},
     ],
     ids=str,
 )
@@ -364,8 +495,11 @@ CudaCapture(optimizer, torch.device("cuda"))(lambda: float(torch.ones((), device
         {"num_parts": 1},
         {"features": "host"},
         {"features": "host", "edges": "device"},
+        {"features": "host", "history": "pinned"},
         {"features": "host", "edges": "device", "history": "pinned", "history_dtype": "bfloat16"},
         {"clip_norm": 1.0, "gamma": 0.5},
+        {"history": "pinned", "gamma": 0.5},
+        {"history": "pinned", "method": "gcn-gas"},
     ],
     ids=str,
 )
@@ -408,6 +542,46 @@ def test_features_in_host_memory_change_nothing(block_graph: Graph, values: dict
     for losses, state in results:
         assert losses == expected[0]
         assert_equal(state, expected[1])
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("choice", ["auto", "off"])
+@pytest.mark.parametrize("place", [{}, {"features": "host"}, {"features": "host", "edges": "device"}], ids=str)
+@pytest.mark.parametrize("values", PINNED, ids=str)
+def test_rows_in_page_locked_memory_change_nothing(
+    block_graph: Graph, values: dict[str, Any], place: dict[str, Any], choice: str
+) -> None:
+    (losses, state), (expected_losses, expected) = (
+        run(make_trainer(block_graph, "cuda", cuda_graphs=choice, history=tier, **place, **values))
+        for tier in ("pinned", "device")
+    )
+    assert losses == expected_losses
+    assert_equal(state, expected)
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("values", [{}, {"features": "host"}, {"gamma": 0.5}, {"method": "gcn-gas"}], ids=str)
+def test_graphs_are_captured_anew_where_a_shelf_has_grown(block_graph: Graph, values: dict[str, Any]) -> None:
+    trainer = make_trainer(block_graph, "cuda", history="pinned", epochs=6, **values)
+    captures, num_graphs = [], []
+
+    def grow(report: EpochReport) -> None:
+        assert trainer._graphed is not None
+        captures.append(trainer._graphed._capture)
+        num_graphs.append(len(trainer._graphed._replays))
+        if report.epoch == 3:
+            for history in trainer._stored():
+                # more than there is room for, whatever the batches
+                history.stage(torch.arange(60, device="cuda").repeat(2), 120)
+
+    trainer.on_epoch = grow
+    trainer.run()
+    assert num_graphs[2:] == [4] * 4
+    assert captures == captures[:1] * 3 + captures[3:4] * 3
+    assert captures[2] is not captures[3]
+    assert_equal(trainer.checkpoint()[0], run(make_trainer(block_graph, "cuda", epochs=6, **values))[1])
 
 
 @pytest.mark.gpu

@@ -4,7 +4,8 @@
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from types import ModuleType
 
 import torch
@@ -46,9 +47,40 @@ class StoredHistory(History):
 
     def prefetch(self, nodes: Tensor, num_targets: int) -> None:
         """Asks for what `start` reads."""
-        self.values.prefetch(nodes)
-        if self.inputs is not None:
-            self.inputs.prefetch(nodes[:num_targets])
+        for store, rows in self._reads(nodes, num_targets):
+            store.prefetch(rows)
+
+    def stage(self, nodes: Tensor, num_targets: int) -> None:
+        """Prepares a pass over these `nodes` that is replayed, see `staged`; called before every replay."""
+        for store, rows in self._reads(nodes, num_targets):
+            store.stage(rows)
+
+    def announce(self, nodes: Tensor | None, num_targets: int = 0) -> None:
+        """Says, before that pass, which nodes the one after it reads; `None` where there is no telling."""
+        if nodes is None:
+            for store in self._stores().values():
+                store.announce(None)
+        else:
+            for store, rows in self._reads(nodes, num_targets):
+                store.announce(rows)
+
+    def advance(self) -> None:
+        """Says that the pass has been made, or is on its way."""
+        for store in self._stores().values():
+            store.advance()
+
+    @contextmanager
+    def staged(self, nodes: Tensor, num_targets: int) -> Iterator[None]:
+        """A step with a pass over these `nodes`, taken now or captured; what is pushed must not change in it."""
+        with ExitStack() as stack:
+            for store, rows in self._reads(nodes, num_targets):
+                stack.enter_context(store.staged(rows))
+            yield
+
+    @property
+    def num_moves(self) -> int:
+        """Changes when steps that were captured must be captured anew, since what they read has moved."""
+        return sum(store.num_moves for store in self._stores().values())
 
     def start(
         self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
@@ -173,6 +205,10 @@ class StoredHistory(History):
 
     def _stores(self) -> dict[str, Store]:
         return {"values": self.values} | ({} if self.inputs is None else {"inputs": self.inputs})
+
+    def _reads(self, nodes: Tensor, num_targets: int) -> list[tuple[Store, Tensor]]:
+        """The rows of every store that a pass starts from."""
+        return list(zip(self._stores().values(), (nodes, nodes[:num_targets]), strict=False))
 
     def _known(self, nodes: Tensor) -> Tensor:
         return (self.pushed[nodes.to(self.pushed.device)] >= 0).unsqueeze(1)  # [F, 1]

@@ -30,15 +30,16 @@ def room(num_rows: int, like: Tensor) -> Tensor:
     return torch.empty(num_rows, dtype=like.dtype, device=like.device)
 
 
-def gather(table: Tensor, rows: Tensor, out: Tensor) -> None:
+def gather(table: Tensor, rows: Tensor, out: Tensor, count: Tensor | None = None) -> None:
     """`out = table[rows]`, for an `out` from `room`.
 
     Args:
         table: Rows a multiple of 16 bytes apart, [N, C], or numbers of 32 bits, [N].
         rows: The rows that are meant, [V].
         out: Memory for them, laid out as the table is, [V, C] or [V].
+        count: How many of the rows are copied, a number on the device; all by default.
     """
-    _copy(table, rows, out, None)
+    _copy(table, rows, out, None, count)
 
 
 def scatter(table: Tensor, rows: Tensor, new: Tensor) -> None:
@@ -58,6 +59,7 @@ def copy_rows(
     source_rows: tl.tensor,  # [V] or None, which stands for all of them, in order
     out: tl.tensor,  # [.., WORDS]
     out_rows: tl.tensor,  # [V] or None
+    count: tl.tensor,  # [] or None
     num_rows: tl.tensor,
     SOURCE_STRIDE: tl.constexpr,
     OUT_STRIDE: tl.constexpr,
@@ -65,10 +67,11 @@ def copy_rows(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    """`out[out_rows] = source[source_rows]`; programs take turns, `ROWS` rows at a time."""
-    for first in range(tl.program_id(0) * ROWS, num_rows, tl.num_programs(0) * ROWS):
+    """`out[out_rows] = source[source_rows]`, of the first `count` rows; programs take turns, `ROWS` rows at a time."""
+    end_row = num_rows if count is None else tl.minimum(num_rows, tl.load(count).to(num_rows.dtype))
+    for first in range(tl.program_id(0) * ROWS, end_row, tl.num_programs(0) * ROWS):
         row = first + tl.arange(0, ROWS)[:, None]
-        inside = row < num_rows
+        inside = row < end_row
         start = source + _find(source_rows, row, inside) * SOURCE_STRIDE
         end = out + _find(out_rows, row, inside) * OUT_STRIDE
         for offset in range(0, WORDS, WIDTH):
@@ -83,7 +86,9 @@ def _find(rows: tl.tensor, row: tl.tensor, inside: tl.tensor) -> tl.tensor:
     return (row if rows is None else tl.load(rows + row, inside, 0)).to(tl.int64)
 
 
-def _copy(source: Tensor, source_rows: Tensor | None, out: Tensor, out_rows: Tensor | None) -> None:
+def _copy(
+    source: Tensor, source_rows: Tensor | None, out: Tensor, out_rows: Tensor | None, count: Tensor | None = None
+) -> None:
     _check(source, source_rows, out, out_rows)
     num_rows = len(source if source_rows is None else source_rows)
     if num_rows == 0:
@@ -97,6 +102,7 @@ def _copy(source: Tensor, source_rows: Tensor | None, out: Tensor, out_rows: Ten
             source_rows=None if source_rows is None else source_rows.contiguous(),
             out=out,
             out_rows=None if out_rows is None else out_rows.contiguous(),
+            count=count,
             num_rows=num_rows,
             SOURCE_STRIDE=source.stride(0),
             OUT_STRIDE=out.stride(0),

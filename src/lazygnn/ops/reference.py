@@ -57,8 +57,8 @@ def room(num_rows: int, like: Tensor) -> Tensor:
     return torch.empty((num_rows, *like.shape[1:]), dtype=like.dtype, device=like.device)
 
 
-def gather(table: Tensor, rows: Tensor, out: Tensor) -> None:
-    """`out = table[rows]`, for an `out` from `room`."""
+def gather(table: Tensor, rows: Tensor, out: Tensor, count: Tensor | None = None) -> None:  # noqa: ARG001
+    """`out = table[rows]`, for an `out` from `room`; beyond the first `count` rows there may be anything."""
     torch.index_select(table, 0, rows, out=out)
 
 

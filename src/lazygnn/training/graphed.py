@@ -30,11 +30,14 @@ class GraphedStep:
     Args:
         step: Trains on a batch and gives its loss; depends on nothing that changes between two visits but tensors.
         optimizer: The one that `step` uses; its learning rate is a tensor.
-        capture: Makes a replay of a function; `CudaCapture`.
+        make_capture: Makes what makes a replay of a function; a `CudaCapture`.
     """
 
-    def __init__(self, step: Callable[[Batch], Tensor], optimizer: torch.optim.Optimizer, capture: Capture) -> None:
-        self._step, self._optimizer, self._capture = step, optimizer, capture
+    def __init__(
+        self, step: Callable[[Batch], Tensor], optimizer: torch.optim.Optimizer, make_capture: Callable[[], Capture]
+    ) -> None:
+        self._step, self._optimizer = step, optimizer
+        self._make_capture, self._capture = make_capture, make_capture()
         # a batch that is never handed out again must not be kept alive
         self._met: WeakSet[Batch] = WeakSet()
         self._replays: dict[Batch, Replay] = {}
@@ -51,6 +54,13 @@ class GraphedStep:
             self._capture_all(self._loss)
         self._replays[batch]()
         return self._loss.clone()
+
+    def forget(self) -> None:
+        """Lets go of what was captured, so that it is captured anew, from where what a step reads lies now."""
+        if self._replays:
+            self._replays.clear()
+            # a pool of memory ends with the last of its graphs
+            self._capture = self._make_capture()
 
     def _capture_all(self, loss: Tensor) -> None:
         # the largest come first, so that the others fit in their memory

@@ -7,7 +7,9 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -103,6 +105,8 @@ class Trainer:
             logger.warning("a CPU without instructions for bfloat16 is many times slower with it than with float32")
         self._uploads = Uploads(self._device)
         self._graphed = self._make_graphed()
+        # of the histories, as far as what was captured knows
+        self._num_moves = 0
         self.epoch = 0
         self.num_batches = 0
         self.seconds = 0.0
@@ -232,12 +236,35 @@ class Trainer:
 
     def _train_batch(self, batch: Batch) -> Tensor:
         if self._graphed is not None and self._is_steady(batch):
-            self._uploads.stage(batch)
-            loss = self._graphed(batch)
-            if (upcoming := self.loader.upcoming()) is not None:
-                self._uploads.stage_next(upcoming)
-            return loss
+            return self._replay(self._graphed, batch)
         return self._step(self._uploads.take(batch), self._look_ahead)
+
+    def _replay(self, graphed: GraphedStep, batch: Batch) -> Tensor:
+        """Takes a step as a graph does, which finds laid out what it reads and is told what the next one reads."""
+        stored, upcoming = self._stored(), self.loader.upcoming()
+        nodes, num_targets = (None, 0) if upcoming is None else (upcoming.nodes, upcoming.num_targets)
+        self._uploads.stage(batch)
+        for history in stored:
+            history.stage(batch.nodes, batch.num_targets)
+            history.announce(nodes, num_targets)
+        if (num_moves := sum(history.num_moves for history in stored)) != self._num_moves:
+            self._num_moves = num_moves
+            graphed.forget()
+        loss = graphed(batch)
+        for history in stored:
+            history.advance()
+        if upcoming is not None:
+            self._uploads.stage_next(upcoming)
+        return loss
+
+    def _replayed_step(self, batch: Batch) -> Tensor:
+        """What is captured: nothing in it depends on the visit but the contents of tensors."""
+        with to_be_replayed(), ExitStack() as stack:
+            # the copy is captured too; a graph has no other batch to prepare for
+            batch = self._uploads.bring(batch)
+            for history in self._stored():
+                stack.enter_context(history.staged(batch.nodes, batch.num_targets))
+            return self._step(batch, lambda: None)
 
     def _step(self, batch: Batch, meanwhile: Callable[[], None]) -> Tensor:
         with product_precision(self.options.precision):
@@ -269,13 +296,7 @@ class Trainer:
     def _make_graphed(self) -> GraphedStep | None:
         if self.options.cuda_graphs == "off" or self._device.type != "cuda" or not self.model.replayable:
             return None
-
-        def step(batch: Batch) -> Tensor:
-            # the copy is captured too; a graph has no other batch to prepare for
-            with to_be_replayed():
-                return self._step(self._uploads.bring(batch), lambda: None)
-
-        return GraphedStep(step, self.optimizer, CudaCapture(self.optimizer, self._device))
+        return GraphedStep(self._replayed_step, self.optimizer, partial(CudaCapture, self.optimizer, self._device))
 
     def _is_steady(self, batch: Batch) -> bool:
         """Whether a step on this batch is the same at every visit but for the contents of tensors."""
