@@ -19,6 +19,7 @@ from lazygnn.methods import METHODS, build, resolve
 from lazygnn.model import Model
 from lazygnn.ops import Csr
 from lazygnn.training import EpochReport, Trainer
+from lazygnn.training import precision as precision_module
 from lazygnn.training.precision import Precision, product_precision, widened
 
 # torch says once that a CPU has no such arithmetic and goes on in float32
@@ -182,8 +183,19 @@ def test_fewer_bits_learn_on_a_gpu(block_graph: Graph, method: str, norm: str, p
         assert one.loss == pytest.approx(other.loss, rel=0.1)
 
 
-def test_bfloat16_on_a_cpu_is_warned_about(block_graph: Graph, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(("cost", "warned"), [(0.2, False), (40.0, True)])
+def test_bfloat16_on_a_cpu_that_is_slower_with_it_is_warned_about(
+    block_graph: Graph, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, cost: float, warned: bool
+) -> None:
+    monkeypatch.setattr("lazygnn.training.trainer.cost_of_bfloat16", lambda: cost)
     train("lazygnn", block_graph, epochs=1)
     assert "bfloat16" not in caplog.text
     train("lazygnn", block_graph, epochs=1, precision="bfloat16")
-    assert "a CPU without instructions for bfloat16 is many times slower" in caplog.text
+    assert ("takes 40.0 times as long for products in bfloat16; set `precision=float32`" in caplog.text) == warned
+
+
+def test_what_bfloat16_costs_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter([0, 9, 20, 26, 30, 34, 40, 45, 50, 59, 60, 62, 70, 73, 80, 89])
+    monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
+    # the first product of each is not counted
+    assert precision_module.cost_of_bfloat16.__wrapped__() == 4 / 2

@@ -25,7 +25,7 @@ from lazygnn.ops import to_be_replayed
 from lazygnn.training.evaluate import evaluate
 from lazygnn.training.graphed import CudaCapture, GraphedStep
 from lazygnn.training.metrics import find_metric
-from lazygnn.training.precision import forward_precision, product_precision, widened
+from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision, widened
 from lazygnn.training.upload import Uploads
 
 logger = logging.getLogger(__name__)
@@ -101,8 +101,10 @@ class Trainer:
         self.optimizer = _make_optimizer(model.layer_parameters(), options)
         self.histories = named_histories(model)
         self._device = next((p.device for p in model.parameters()), graph.device)
-        if options.precision == "bfloat16" and self._device.type == "cpu":
-            logger.warning("a CPU without instructions for bfloat16 is many times slower with it than with float32")
+        if options.precision == "bfloat16" and self._device.type == "cpu" and (cost := cost_of_bfloat16()) > 1:
+            logger.warning(
+                f"this CPU takes {cost:.1f} times as long for products in bfloat16; set `precision=float32` for speed"
+            )
         self._uploads = Uploads(self._device)
         self._graphed = self._make_graphed()
         # of the histories, as far as what was captured knows
