@@ -13,7 +13,7 @@ from benchmarks.shapes import Shape
 from lazygnn.history import Store, Tier, open_history
 from lazygnn.warmstart import Mix
 
-TIERS: tuple[Tier, ...] = ("device", "host", "disk")
+TIERS: tuple[Tier, ...] = ("device", "host", "pinned", "disk")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 # rows of a halo for every target, as on the graph of that shape
 HALO = 4

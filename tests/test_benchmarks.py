@@ -159,7 +159,7 @@ def test_history(tmp_path: Path) -> None:
     assert outcome.exit_code == 0, outcome.output
     result, _ = read(tmp_path / "out")
     assert result.keys() >= CARRIED
-    tiers, dtypes = ("device", "host", "disk"), ("float32", "bfloat16", "int8")
+    tiers, dtypes = ("device", "host", "pinned", "disk"), ("float32", "bfloat16", "int8")
     assert [(row["tier"], row["dtype"]) for row in result["rows"]] == [(t, d) for t in tiers for d in dtypes]
     for row in result["rows"]:
         assert row["status"] == "ok"

@@ -10,6 +10,7 @@ from lazygnn.methods import build, resolve
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.ops import Csr
 from lazygnn.propagation import LazyPropagation, diffuse
+from lazygnn.response import Response, fit_response
 from lazygnn.solve import solve
 from lazygnn.training import Trainer, evaluate, infer
 from lazygnn.warmstart import Drift, Mix
@@ -30,10 +31,12 @@ __all__ = [
     "LazyGNN",
     "LazyPropagation",
     "Mix",
+    "Response",
     "Trainer",
     "build",
     "diffuse",
     "evaluate",
+    "fit_response",
     "infer",
     "load_graph",
     "open_history",

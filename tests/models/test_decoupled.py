@@ -6,11 +6,13 @@ from torch import Tensor
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import History, Start, StoredHistory
+from lazygnn.methods import build, resolve
 from lazygnn.models import MLP, Decoupled, blocks
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.models.layers import Linear, NormKind
 from lazygnn.ops import Csr
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
+from lazygnn.response import fit_response
 from lazygnn.training import evaluate
 from lazygnn.warmstart import Mix
 
@@ -130,6 +132,19 @@ def test_moving_a_model_does_not_move_its_history() -> None:
     assert isinstance(model.propagation.features, StoredHistory)
     assert isinstance(model.propagation.gradients, StoredHistory)
     assert model.propagation.features.values.read(torch.arange(2)).dtype == torch.float32
+
+
+def test_the_ready_model_answers_changes_as_the_method_does_if_it_is_told_to(block_graph: Graph) -> None:
+    response = fit_response(block_graph.adj, 0.1, 2, mix=0.1)
+    model = LazyGNN(3, 8, 3, num_nodes=60, response=response)
+    assert isinstance(model.propagation, LazyPropagation)
+    made = build(resolve("lazygnn", "block", {"alpha": 0.1}), block_graph).model
+    assert isinstance(made, Decoupled)
+    assert isinstance(made.propagation, LazyPropagation)
+    assert model.propagation.response == made.propagation.response == response
+    plain = LazyGNN(3, 8, 3, num_nodes=60).propagation
+    assert isinstance(plain, LazyPropagation)
+    assert plain.response is None
 
 
 def test_lazygnn_learns_in_a_plain_loop(block_graph: Graph) -> None:

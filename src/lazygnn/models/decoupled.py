@@ -16,6 +16,7 @@ from lazygnn.model import Model
 from lazygnn.models.blocks import by_rows, evaluating
 from lazygnn.models.layers import MLP, Linear
 from lazygnn.propagation import LazyPropagation, Propagation
+from lazygnn.response import Response
 from lazygnn.warmstart import Drift, WarmStart
 
 DEFAULT_START = Drift(0.1)
@@ -117,6 +118,7 @@ class LazyGNN(Decoupled):
         alpha: Weight of the transformed features in every step.
         start: Warm start of the forward pass, our drift by default; the paper's is `Mix(0.5)`.
         gradient_start: Warm start of the backward pass; `None` keeps no gradients. The paper's is `Mix(0.5)`.
+        response: From `fit_response`, for batches with as many steps and the mix of `start`; plain steps by default.
         device: Where the history lives; the model itself is moved with `.to(device)` as usual.
     """
 
@@ -132,6 +134,7 @@ class LazyGNN(Decoupled):
         alpha: float = 0.1,
         start: WarmStart = DEFAULT_START,
         gradient_start: WarmStart | None = None,
+        response: Response | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         features = open_history(num_nodes, out_channels, start, device=device)
@@ -140,5 +143,5 @@ class LazyGNN(Decoupled):
         )
         super().__init__(
             MLP(in_channels, hidden_channels, out_channels, mlp_layers=mlp_layers, dropout=dropout),
-            LazyPropagation(alpha, features, gradients),
+            LazyPropagation(alpha, features, gradients, response=response),
         )
