@@ -1,5 +1,5 @@
 """`python -m benchmarks NAME`."""
 
-from benchmarks.cli import main
+from benchmarks.cli import app
 
-main()
+app()

@@ -1,6 +1,5 @@
 """The benchmarks by name."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -13,10 +12,11 @@ from benchmarks import scaling as scaling_benchmark
 from benchmarks import step as step_benchmark
 from benchmarks.report import RESULTS, Report
 from benchmarks.shapes import find_shape
-from lazygnn.errors import ConfigError, GraphError
+from lazygnn.cli import Commands
 from lazygnn.workflow import choose_device
 
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Measures time and memory and checks that the answers are right; results go to `benchmarks/results`.",
@@ -28,15 +28,6 @@ Only = Annotated[str, typer.Option(help="Names to measure, separated by commas; 
 Repeats = Annotated[int, typer.Option(min=1, help="Times everything is measured; the median counts.")]
 Warmup = Annotated[int, typer.Option(min=1, help="Epochs before the first that is measured.")]
 Out = Annotated[Path, typer.Option(help="Folder of the results.")]
-
-
-def main() -> None:
-    """Runs the command; an error that users can mend is one line and a status of 2."""
-    try:
-        app()
-    except (ConfigError, GraphError) as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(2)
 
 
 @app.command()

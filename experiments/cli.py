@@ -12,16 +12,20 @@ from experiments import planetoid as planetoid_experiment
 from experiments import products_shape as products_shape_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
+from lazygnn.cli import Commands
 from lazygnn.methods import METHODS
 from lazygnn.models.layers import NormKind
 
 app = typer.Typer(
-    no_args_is_help=True, pretty_exceptions_enable=False, help="Makes the tables and figures of the docs."
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Makes the tables and figures of the docs.",
 )
 Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-Workers = Annotated[int, typer.Option(help="Runs at a time.")]
-Seeds = Annotated[int, typer.Option(help="Seeds 0, 1, ...")]
+Workers = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many: seeds 0, 1, ...")]
 
 
 @app.command()

@@ -8,7 +8,7 @@ import statistics
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -27,6 +27,7 @@ RESULTS = Path(__file__).parent / "results"
 def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, keep_log: bool = False) -> list[dict[str, Any]]:
     """Trains what has no result in `results/<name>.jsonl` yet and returns the results of all `configs`.
 
+    The first run that fails ends the others.
     With `keep_log`, what was logged is kept too, of runs that are looked at on their way.
     """
     path = RESULTS / f"{name}.jsonl"
@@ -35,9 +36,16 @@ def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, keep_log
     print(f"{len(configs) - len(missing)} of {len(configs)} runs are known; {len(missing)} to go", flush=True)
     threads = max(torch.get_num_threads() // workers, 1)
     # forked workers would inherit a CUDA context that does not survive the fork
-    with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
-        futures = [pool.submit(_run, config, threads, keep_log) for config in missing]
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool,
+    ):
+        futures = [pool.submit(_run, config, scratch, threads, keep_log) for config in missing]
         for number, future in enumerate(as_completed(futures), 1):
+            if future.exception() is not None:
+                # the pool would wait for the runs that are under way, hours perhaps
+                for worker in active_children():
+                    worker.kill()
             line = future.result()
             known[line["key"]] = line
             path.parent.mkdir(exist_ok=True)
@@ -63,11 +71,11 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _run(config: Config, threads: int, keep_log: bool) -> dict[str, Any]:
+def _run(config: Config, scratch: str, threads: int, keep_log: bool) -> dict[str, Any]:
     torch.set_num_threads(threads)
     _forget_memory()
     looks = config.trainer.diagnose_every > 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
         result = workflow.train(config, Path(folder) / "run", quiet=True)
         log = _looked_at(Run.open(Path(folder) / "run").history()) if keep_log and looks else None
     del result["run"]

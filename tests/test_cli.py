@@ -1,13 +1,14 @@
 """The command as a shell would call it; in this process, to be quick, and once as a program of its own."""
 
 import csv
+import itertools
 import json
 import os
 import runpy
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -360,6 +361,74 @@ def test_show_prints_configuration_course_and_result(lazygnn: Command, trained: 
     result = json.loads((trained / "result.json").read_text())
     for text in ('"hidden_channels": 8', "course", '"best_epoch"', str(result["test"])):
         assert text in done.out
+
+
+def table(out: str, title: str) -> list[list[str]]:
+    """The rows of a table that `show` prints, cell by cell."""
+    lines = out.splitlines()
+    below = lines[next(at for at, line in enumerate(lines) if line.strip() == title) :]
+    rows = itertools.takewhile(lambda line: not line.startswith("└"), below)
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in rows if line.startswith("│")]
+
+
+def write_log(run: Path, epochs: int, eval_every: int, diagnose_every: int) -> list[dict[str, Any]]:
+    look = {"mean_age": 1234.5, "drift_norm": 0.25, "fixed_point_error": 0.125, "gradient_cosine": -0.5}
+    log: list[dict[str, Any]] = []
+    for epoch in range(1, epochs + 1):
+        scores = dict.fromkeys(("train", "val", "test"), epoch / 10000)
+        due = {every: epoch % every == 0 or epoch == epochs for every in (eval_every, diagnose_every)}
+        looks = {"scores": scores if due[eval_every] else None, "laziness": look if due[diagnose_every] else None}
+        log.append({"epoch": epoch, "loss": 1234.5, "seconds": 123.456, "lr": 0.01} | looks)
+    (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
+    return log
+
+
+def test_show_cuts_no_number_on_a_narrow_terminal(
+    lazygnn: Command, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    # the exact gradient is looked at too: five numbers
+    options = ("--set", "epochs=6", "--set", "eval_every=2", "--set", "diagnose_every=2")
+    assert lazygnn("train", "lazygnn", dataset, *QUICK, *options, "--out", "run").status == 0
+    done = lazygnn("show", "run")
+    assert "…" not in done.out
+    last = json.loads(Path("run/log.jsonl").read_text().splitlines()[-1])
+    scores = [f"{last['scores'][split]:.4f}" for split in ("train", "val", "test")]
+    assert table(done.out, "course")[-1] == ["6", f"{last['loss']:.4f}", *scores, f"{last['seconds']:.3f}"]
+    assert len(last["laziness"]) == 5
+    assert table(done.out, "laziness")[-1] == ["6", *(f"{value:.3f}" for value in last["laziness"].values())]
+
+
+@pytest.mark.parametrize(
+    ("every", "course", "laziness"),
+    [
+        # every look falls on an epoch with scores
+        ((10, 20), range(20, 401, 20), range(20, 401, 20)),
+        ((1, 20), range(20, 401, 20), range(20, 401, 20)),
+        # looks and scores hardly meet
+        ((10, 95), range(20, 401, 20), [95, 190, 285, 380, 400]),
+        # hardly any scores
+        ((150, 401), sorted([*range(20, 401, 20), 150]), [400]),
+    ],
+)
+def test_show_prefers_epochs_with_scores(
+    lazygnn: Command, broken: Path, every: tuple[int, int], course: Iterable[int], laziness: Iterable[int]
+) -> None:
+    log = write_log(broken, 400, *every)
+    done = lazygnn("show", broken)
+    rows = table(done.out, "course")
+    assert [int(row[0]) for row in rows] == list(course)
+    assert [int(row[0]) for row in table(done.out, "laziness")] == list(laziness)
+    # scores wherever there are some
+    assert [row[3] != "" for row in rows] == [log[epoch - 1]["scores"] is not None for epoch in course]
+    assert rows[-1][2:5] == ["0.0400"] * 3
+
+
+def test_show_of_a_run_that_has_stopped_between_two_scores(lazygnn: Command, broken: Path) -> None:
+    lines = write_log(broken, 100, 10, 5)[:98]
+    (broken / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    epochs = [int(row[0]) for row in table(lazygnn("show", broken).out, "course")]
+    assert epochs == [*range(10, 100, 10), 98]
 
 
 def test_show_of_a_run_that_has_not_ended(lazygnn: Command, broken: Path) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -14,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from lazygnn.config import Config
+from lazygnn.errors import GraphError
 from lazygnn.methods import resolve
 
 ROOT = Path(__file__).parents[1]
@@ -86,7 +89,7 @@ if __name__ == "__main__":
     process = subprocess.Popen([sys.executable, tmp_path / "stopped.py"], env=environment, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
     # the run folder appears when training starts
-    while not list(tmp_path.glob("*/run/log.jsonl")):
+    while not list(tmp_path.glob("*/*/run/log.jsonl")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -97,6 +100,42 @@ if __name__ == "__main__":
     while any(Path(f"/proc/{worker}").is_dir() for worker in workers):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_the_first_run_that_fails_ends_the_grid(grid: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    datasets = str(small_graph(tmp_path / "small.npz")), str(tmp_path / "gone.npz")
+    configs = [resolve("mlp", dataset, {"epochs": 10**7}, device="cpu") for dataset in datasets]
+    with pytest.raises(GraphError, match=r"^no file `.*gone.npz`"):
+        grid.run_grid("table", configs, workers=2)
+    assert not multiprocessing.active_children()
+    assert [path.name for path in tmp_path.iterdir()] == ["small.npz"]
+
+
+def invoke(*words: object) -> Any:
+    return CliRunner().invoke(importlib.import_module("experiments.cli").app, list(map(str, words)))
+
+
+def test_a_missing_data_set_is_one_line_and_a_status(grid: Any, tmp_path: Path) -> None:
+    part = ("--dataset", "wordnet", "--case", "exact, 2 steps", "--seeds", 3)
+    done = invoke("staleness", *part, "--root", tmp_path, "--device", "cpu", "--workers", 2)
+    assert done.exit_code == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: unknown data set `wordnet`: no file `{tmp_path / 'wordnet.npz'}`")
+    assert not grid.RESULTS.exists()
+
+
+def test_an_unknown_method_is_one_line_and_a_status(grid: Any) -> None:
+    done = invoke("planetoid", "gnc")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: unknown method `gnc`; ")
+
+
+@pytest.mark.parametrize("option", ["--seeds", "--workers"])
+def test_no_seeds_and_no_workers_are_refused(grid: Any, option: str) -> None:
+    done = invoke("staleness", option, 0)
+    assert done.exit_code == 2
+    assert f"Invalid value for '{option}'" in done.stderr
 
 
 def test_a_result_is_known_by_what_changes_it(grid: Any) -> None:

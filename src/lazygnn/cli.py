@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import platform
 import sys
 from importlib import metadata
@@ -13,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
+from typer.core import TyperGroup
 
 from lazygnn import workflow
 from lazygnn.config import Options, TrainerOptions, allowed, parse_assignments, read_toml
@@ -27,7 +29,24 @@ from lazygnn.training.predict import check_format, prediction_table, write_table
 from lazygnn.training.run import Run
 from lazygnn.training.saving import Interrupted
 
+
+class Commands(TyperGroup):
+    """Commands that answer an error users can mend with one line and a status of 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except Interrupted as stop:
+            Console(stderr=True).print(str(stop), markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(128 + stop.signum) from None
+        except (GraphError, ConfigError, CheckpointError, HistoryFileError) as error:
+            Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -35,21 +54,22 @@ app = typer.Typer(
 RootOption = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 # what `show` calls the looks at the histories, in columns that fit a terminal
-LOOKS = {"mean_age": "age", "drift_norm": "drift", "fixed_point_error": "error", "gradient_cosine": "cosine"}
+LOOKS = {
+    "mean_age": "age",
+    "drift_norm": "drift",
+    "fixed_point_error": "error",
+    "gradient_cosine": "cosine",
+    "gradient_length": "length",
+}
+# so many lines make a course
+ENOUGH = 5
 RunArgument = Annotated[Path, typer.Argument(help="A run folder that `train` wrote.")]
 
 
 def main() -> None:
-    """Runs the command; an error that users can mend is one line and a status of 2."""
+    """Runs the command, with the library's warnings on stderr."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
-    try:
-        app()
-    except Interrupted as stop:
-        Console(stderr=True).print(str(stop), markup=False, highlight=False, soft_wrap=True)
-        sys.exit(128 + stop.signum)
-    except (GraphError, ConfigError, CheckpointError, HistoryFileError) as error:
-        Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(2)
+    app()
 
 
 def _show_version(wanted: bool) -> None:
@@ -169,16 +189,11 @@ def show(run: RunArgument) -> None:
     console = Console()
     console.print_json(opened.config().record())
     log = opened.history()
-    looks = list(dict.fromkeys(name for line in log for name in line.get("laziness") or {}))
-    headings = [LOOKS.get(name, name) for name in looks]
-    table = Table("epoch", "loss", "train", "val", "test", "seconds", *headings, title="course")
-    for line in _about_twenty(log):
-        scores = line["scores"] or {}
-        cells = [f"{scores[split]:.4f}" if split in scores else "" for split in ("train", "val", "test")]
-        seen = line.get("laziness") or {}
-        cells += [f"{line['seconds']:.3f}", *(f"{seen[name]:.3f}" if name in seen else "" for name in looks)]
-        table.add_row(str(line["epoch"]), f"{line['loss']:.4f}", *cells)
-    console.print(table)
+    shown = _course(log)
+    console.print(_course_table(shown))
+    # a table of its own: beside the scores, the numbers would not fit a terminal
+    if looked := _looked_at(log, shown):
+        console.print(_laziness_table(looked))
     result = opened.result()
     console.print_json(json.dumps(result) if result else '{"result": "training has not ended"}')
 
@@ -211,12 +226,44 @@ def doctor() -> None:
     Console().print(table)
 
 
-def _about_twenty(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Lines spread over the course; where histories were looked at, those lines."""
-    looked = [line for line in log if line.get("laziness")]
-    chosen = looked if len(looked) >= 5 else log
-    kept = chosen[:: max(len(chosen) // 20, 1)]
-    return kept if not log or kept[-1] is log[-1] else [*kept, log[-1]]
+def _course(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Lines spread over the course: with scores if there are enough, and laziness too; the last of all among them."""
+    scored = [line for line in log if line["scores"]]
+    both = [line for line in scored if line.get("laziness")]
+    chosen = next((lines for lines in (both, scored) if len(lines) >= ENOUGH), log)
+    # few scores are all shown
+    kept = _about_twenty(chosen) + (scored if len(scored) < ENOUGH else scored[-1:]) + log[-1:]
+    epochs = {line["epoch"] for line in kept}
+    return [line for line in log if line["epoch"] in epochs]
+
+
+def _looked_at(log: list[dict[str, Any]], shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of those shown whose histories were looked at; where these are too few, others of the log."""
+    looked = [line for line in shown if line.get("laziness")]
+    return looked if len(looked) >= ENOUGH else _about_twenty([line for line in log if line.get("laziness")])
+
+
+def _about_twenty(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most twenty lines, evenly spread; the last is one of them."""
+    return lines[:: -max(math.ceil(len(lines) / 20), 1)][::-1]
+
+
+def _course_table(lines: list[dict[str, Any]]) -> Table:
+    table = Table("epoch", "loss", "train", "val", "test", "seconds", title="course")
+    for line in lines:
+        scores = line["scores"] or {}
+        cells = [f"{scores[split]:.4f}" if split in scores else "" for split in ("train", "val", "test")]
+        table.add_row(str(line["epoch"]), f"{line['loss']:.4f}", *cells, f"{line['seconds']:.3f}")
+    return table
+
+
+def _laziness_table(lines: list[dict[str, Any]]) -> Table:
+    names = list(dict.fromkeys(name for line in lines for name in line["laziness"]))
+    table = Table("epoch", *(LOOKS.get(name, name) for name in names), title="laziness")
+    for line in lines:
+        seen = line["laziness"]
+        table.add_row(str(line["epoch"]), *(f"{seen[name]:.3f}" if name in seen else "" for name in names))
+    return table
 
 
 def _options_table(title: str, options: type[Options], tuned: dict[str, Any]) -> Table:

@@ -1,6 +1,8 @@
 """Graphs as `.npz` files: edges, labels, masks, and features dense or in compressed rows. Nothing pickled is read."""
 
+import zipfile
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -8,6 +10,8 @@ from lazygnn.errors import GraphError
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Csr
 
+# how numpy knows an archive: that of some files, and that of none
+_ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
 _OPTIONAL = ("y", "train_mask", "val_mask", "test_mask", "edge_weight", "node_ids", "class_name", "task")
 
@@ -44,9 +48,8 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         # numpy would leave a broken file open
         with path.open("rb") as stream:
+            _check_archive(stream)
             file = np.load(stream, allow_pickle=False)
-            if not isinstance(file, np.lib.npyio.NpzFile):
-                raise GraphError("this is a single array; store several named ones with `numpy.savez`")
             fields = {name: file[name] for name in file.files if name in wanted}
             # a member that does not start like an array comes back as bytes
             for name, array in fields.items():
@@ -57,9 +60,23 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
         raise GraphError(f"{path}: {error}") from None
     # a broken archive can fail in any of the layers below (zip, zlib, numpy's header parser)
     except Exception as error:
-        raise GraphError(
-            f"{path}: not a readable .npz file without pickled arrays ({error}); write it again"
-        ) from error
+        # numpy would tell how to load it all the same, and a pickle can run any code
+        if "allow_pickle" in str(error):
+            what = "Python objects" if "Object arrays" in str(error) else "too many named columns"
+            raise GraphError(
+                f"{path}: an array holds {what}, which are never read; store plain numbers or text"
+            ) from None
+        raise GraphError(f"{path}: not a readable .npz file ({error}); write it again") from error
+
+
+def _check_archive(stream: BinaryIO) -> None:
+    """Refuses what is no archive before numpy is asked, which takes anything unknown for a pickle."""
+    start = stream.read(len(np.lib.format.MAGIC_PREFIX))
+    if start == np.lib.format.MAGIC_PREFIX:
+        raise GraphError("this is a single array; store several named ones with `numpy.savez`")
+    if not start.startswith(_ARCHIVE) or not zipfile.is_zipfile(stream):
+        raise GraphError("not an .npz file (not a zip archive, or one cut short); write it again with `numpy.savez`")
+    stream.seek(0)
 
 
 def _features(fields: dict[str, np.ndarray]) -> np.ndarray | Csr:
