@@ -57,13 +57,13 @@ class FitResult:
     """How training ended; the model holds the best weights.
 
     Attributes:
-        seconds_per_epoch: The mean of all of them, evaluation not counted.
+        seconds: Of training, in all epochs; evaluation is not counted.
     """
 
     epochs: int
     best_epoch: int
     scores: dict[str, float]
-    seconds_per_epoch: float
+    seconds: float
 
 
 class Trainer:
@@ -138,7 +138,7 @@ class Trainer:
             self.model.load_state_dict(self.best.weights)
         else:
             self.best.scores = self._evaluate()
-        return FitResult(self.epoch, self.best.epoch, self.best.scores, self.seconds / max(self.epoch, 1))
+        return FitResult(self.epoch, self.best.epoch, self.best.scores, self.seconds)
 
     def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """All that training depends on, between two batches: tensors by name, and what goes into JSON."""
