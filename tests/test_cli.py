@@ -262,6 +262,13 @@ def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path
         (["lazygnn", "gone.npz"], "no file `gone.npz`; give the path of an .npz file or the name of a data set"),
         (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; choose one of: "),
         (["lazygnn", "block.npz", "--set", "alhpa=1"], "unknown option `alhpa`; did you mean `alpha`?"),
+        (["gcn", "block.npz", "--set", "num_parts=4"], "method `gcn` has no option `num_parts`; these have it: "),
+        (["lazygnn", "block.npz", "--epochs", "3"], "`--epochs` is no flag; give the option with `--set epochs=3`"),
+        (["lazygnn", "block.npz", "--hidden-channels=64"], "give the option with `--set hidden_channels=64`"),
+        (["--num_parts", "4", "lazygnn", "block.npz"], "give the option with `--set num_parts=4`"),
+        (["lazygnn", "block.npz", "--decay-layers", "-1"], "give the option with `--set decay_layers=-1`"),
+        (["lazygnn", "block.npz", "--compile", "--quiet"], "give the option with `--set compile=VALUE`"),
+        (["lazygnn", "block.npz", "--compile"], "give the option with `--set compile=VALUE`"),
         (["lazygnn", "block.npz", "--set", "alpha=2"], "option `alpha` is 2: input should be less than or equal to 1"),
         (["lazygnn", "block.npz", "--set", "alpha"], "`alpha` is not of the form key=value"),
         (["lazygnn", "block.npz", "--config", "gone.toml"], "cannot read the options in `gone.toml`: "),
@@ -276,6 +283,13 @@ def test_a_mistake_is_one_line_and_leaves_nothing_behind(
     monkeypatch.delenv("LAZYGNN_DATA", raising=False)
     assert_one_line(lazygnn("train", *args), message)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["block.npz"]
+
+
+def test_a_flag_that_is_no_option_either_is_answered_by_the_command(lazygnn: Command) -> None:
+    done = lazygnn("train", "lazygnn", "block.npz", "--sed", 3)
+    assert done.status == 2
+    assert "No such option: --sed" in done.err
+    assert "--set sed" not in done.err
 
 
 def test_a_diverging_run_is_one_line(lazygnn: Command, dataset: Path) -> None:

@@ -16,8 +16,10 @@ from lazygnn.methods import (
     Built,
     Place,
     build,
+    build_model,
     find_method,
     method_options,
+    methods_with,
     place_graph,
     recipe,
     recipe_names,
@@ -92,6 +94,20 @@ def test_values_come_before_the_recipe_and_the_recipe_before_defaults() -> None:
 def test_an_unknown_method_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"unknown method `gcn2`; choose one of: mlp, appnp, lazygnn, lazygnn-paper"):
         resolve("gcn2", "cora", {})
+
+
+def test_an_option_of_other_methods_names_them() -> None:
+    owners = "lazygnn, lazygnn-paper, gcn-gas, gcnii-gas, appnp-gas, cluster-gcn"
+    assert ", ".join(methods_with("num_parts")) == owners
+    with pytest.raises(ConfigError, match=f"^method `gcn` has no option `num_parts`; these have it: {owners}$"):
+        resolve("gcn", "cora", {"num_parts": 4})
+
+
+def test_an_option_of_training_belongs_to_all_methods_and_one_like_it_to_none() -> None:
+    assert methods_with("epochs") == list(METHODS)
+    assert methods_with("epoch") == []
+    with pytest.raises(ConfigError, match=r"unknown option `num_layer`; did you mean `num_layers`\?"):
+        resolve("gcn", "cora", {"num_layer": 4})
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "label-propagation"])
@@ -257,9 +273,14 @@ def test_histories_hand_out_what_is_propagated(block_graph: Graph, precision: st
     assert history.values.parts["rows"].dtype == torch.float32
 
 
-def test_a_cpu_compiles_nothing(block_graph: Graph) -> None:
+def test_a_cpu_compiles_nothing_and_says_so_once(block_graph: Graph, caplog: pytest.LogCaptureFixture) -> None:
+    make(block_graph, "lazygnn")
+    assert not caplog.records
     built = make(block_graph, "lazygnn", compile=True)
     assert all(module._compiled_call_impl is None for module in built.model.modules())
+    # nothing is trained, so nothing is left out
+    build_model(resolve("lazygnn", "block", {"compile": True}), block_graph, Place(torch.device("cpu"), training=False))
+    assert caplog.messages == ["`compile` is for a GPU and is ignored on a CPU; set `compile=false` to silence this"]
 
 
 @pytest.mark.gpu

@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,27 @@ def test_prediction_is_inference_on_the_graph_of_the_run(dataset: Path, tmp_path
     assert graph.num_nodes == trained_on.num_nodes == len(logits) == 60
     right = logits.argmax(dim=1) == graph.y
     assert float(right[graph.masks["test"]].double().mean()) == result["test"]
+
+
+def test_one_way_edges_are_warned_about_in_training_and_not_again(
+    dataset: Path, tmp_path: Path, block_arrays: Arrays, caplog: pytest.LogCaptureFixture
+) -> None:
+    edges = block_arrays["edge_index"]
+    np.savez(dataset, **block_arrays | {"edge_index": edges[:, edges[0] < edges[1]]})
+
+    def warnings(action: Callable[[], object]) -> int:
+        caplog.clear()
+        action()
+        return sum("led one way only" in message for message in caplog.messages)
+
+    run = tmp_path / "run"
+    assert warnings(lambda: workflow.train(configure(dataset), run, quiet=True)) == 1
+    assert warnings(lambda: workflow.evaluate_run(run, device="cpu")) == 0
+    assert warnings(lambda: workflow.predict_run(run, device="cpu")) == 0
+    # another graph is news, training goes on, data are described
+    assert warnings(lambda: workflow.predict_run(run, dataset, device="cpu")) == 1
+    assert warnings(lambda: workflow.resume(run, device="cpu", quiet=True)) == 1
+    assert warnings(lambda: workflow.prepare(str(dataset), 2, "random", 1)) == 1
 
 
 @pytest.mark.parametrize("method", LEARNING)

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from lazygnn import workflow
 from lazygnn.config import Options, TrainerOptions, allowed, parse_assignments, read_toml
@@ -23,7 +23,7 @@ from lazygnn.data.download import SOURCES
 from lazygnn.data.partition import PartitionMethod
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.history import HistoryFileError
-from lazygnn.methods import METHODS, find_method, recipe, recipe_names, resolve
+from lazygnn.methods import METHODS, find_method, methods_with, recipe, recipe_names, resolve
 from lazygnn.ops import describe_kernels
 from lazygnn.training.predict import check_format, prediction_table, write_table
 from lazygnn.training.run import Run
@@ -43,6 +43,21 @@ class Commands(TyperGroup):
         except (GraphError, ConfigError, CheckpointError, HistoryFileError) as error:
             Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(2) from None
+
+
+class Train(TyperCommand):
+    """A command whose options, too many to be flags, are given with `--set`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuses an option that is given as a flag, with the way to give it."""
+        for arg, after in zip(args, [*args[1:], "--"], strict=True):
+            flag, equals, value = arg.partition("=")
+            option = flag.removeprefix("--").replace("-", "_")
+            # a shell that completes a line wants no errors
+            if flag.startswith("--") and methods_with(option) and not ctx.resilient_parsing:
+                value = value if equals else "VALUE" if after.startswith("--") else after
+                raise ConfigError(f"`{flag}` is no flag; give the option with `--set {option}={value}`")
+        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
@@ -123,7 +138,7 @@ def prepare(
         )
 
 
-@app.command()
+@app.command(cls=Train)
 def train(
     method: Annotated[str | None, typer.Argument(help="A method that `lazygnn list` shows.")] = None,
     dataset: Annotated[str | None, typer.Argument(help="A data set's name, or a path.")] = None,

@@ -4,7 +4,8 @@
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,7 @@ from lazygnn.checks import (
     check_targets,
     check_weights,
 )
-from lazygnn.errors import GraphError, wrong_type
+from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.ops import Adjacency, Csr
 from lazygnn.task import Task
 
@@ -199,6 +200,25 @@ def check_graph(graph: object) -> None:
     if not isinstance(graph, Graph):
         remedy = "make a graph with `load_graph`, `Graph.from_edges` or `Graph.from_data`"
         raise GraphError(wrong_type("graph", graph, remedy))
+
+
+def check_num_nodes(given: int, num_nodes: int) -> None:
+    """Refuses what was made for a graph with more or fewer nodes."""
+    if given != num_nodes:
+        raise ConfigError(
+            f"`num_nodes` is {given}, but the graph has {num_nodes} nodes; build the model with `num_nodes={num_nodes}`"
+        )
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """For a graph that has been warned about before."""
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def normalized_adjacency(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Adjacency, Tensor]:

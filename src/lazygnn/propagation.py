@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from lazygnn import ops
 from lazygnn.batch import Batch, check_batch
+from lazygnn.graph import check_num_nodes
 from lazygnn.history import History, NoHistory, StoredHistory, pad_rows
 from lazygnn.ops import Adjacency
 from lazygnn.response import Response
@@ -252,6 +253,8 @@ def _pass(fresh: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation,
         steps = len(response.sources)
         raise ValueError(f"batch has {len(batch.adjs)} layers, the response is for {steps}; build it for as many")
     plain, nodes = response.is_plain, batch.nodes
+    if batch.whole and isinstance(history, StoredHistory):
+        check_num_nodes(history.values.num_rows, len(nodes))
     x, then = history.start(nodes, batch.num_targets, fresh, response.start, with_then=not plain)  # Eqs. (16), (19)
     sources = repeat(fresh, len(batch.adjs)) if plain else _sources(fresh, then, response)
     # held by `sources` where it is needed

@@ -16,7 +16,7 @@ from lazygnn.data.datasets import EMBEDDED, data_root
 from lazygnn.data.folder import HEADER, save_folder
 from lazygnn.data.partition import PartitionMethod, default_cache, describe, partition
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
-from lazygnn.graph import Graph
+from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import Place, build, build_model, place_graph
 from lazygnn.model import Model
 from lazygnn.training import EpochReport, Trainer, evaluate, infer
@@ -118,7 +118,8 @@ def evaluate_run(path: Path, *, device: str = "auto", root: str | None = None) -
     run = Run.open(path)
     config = run.config()
     chosen = choose_device(device)
-    graph = _load_again(config, root)
+    with without_warnings():
+        graph = _load_again(config, root)
     model, graph = _restore(run, config, graph, chosen)
     scores = evaluate(model, graph, config.trainer.metric)
     trained = run.result()
@@ -141,7 +142,8 @@ def predict_run(
     """
     run = Run.open(path)
     config = run.config()
-    trained_on = _load_again(config, root)
+    with without_warnings():
+        trained_on = _load_again(config, root)
     graph = trained_on if graph_file is None else load_graph(graph_file, root)
     if graph.in_channels != trained_on.in_channels:
         raise GraphError(

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch
+from lazygnn.data import ClusterLoader
+from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, Start, StoredHistory
 from lazygnn.methods import build, resolve
@@ -145,6 +147,25 @@ def test_the_ready_model_answers_changes_as_the_method_does_if_it_is_told_to(blo
     plain = LazyGNN(3, 8, 3, num_nodes=60).propagation
     assert isinstance(plain, LazyPropagation)
     assert plain.response is None
+
+
+@pytest.mark.parametrize("num_nodes", [59, 61])
+def test_a_history_for_more_or_fewer_nodes_than_the_graph_has_is_refused(block_graph: Graph, num_nodes: int) -> None:
+    model = LazyGNN(3, 8, 3, num_nodes=num_nodes)
+    message = f"`num_nodes` is {num_nodes}, but the graph has 60 nodes; build the model with `num_nodes=60`"
+    with pytest.raises(ConfigError, match=message):
+        model(Batch.full(block_graph, 2))
+    # inference reads no history, so any graph will do
+    assert model.infer(block_graph).shape == model.eval()(Batch.full(block_graph, 2)).shape == (60, 3)
+
+
+def test_parts_of_a_graph_are_smaller_than_the_history(block_graph: Graph) -> None:
+    model = LazyGNN(3, 8, 3, num_nodes=60, gradient_start=Mix(0.5))
+    for batch in ClusterLoader(block_graph, torch.tensor([0, 20, 60]), 2):
+        model(batch).sum().backward()
+    assert isinstance(model.propagation, LazyPropagation)
+    assert isinstance(model.propagation.features, StoredHistory)
+    assert bool((model.propagation.features.pushed >= 0).all())
 
 
 def test_lazygnn_learns_in_a_plain_loop(block_graph: Graph) -> None:

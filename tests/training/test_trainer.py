@@ -10,11 +10,12 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
-from lazygnn.data import FullLoader
+from lazygnn.data import ClusterLoader, FullLoader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, build, resolve
 from lazygnn.models import MLP, Decoupled
+from lazygnn.models.decoupled import LazyGNN
 from lazygnn.propagation import NoPropagation
 from lazygnn.training import EpochReport, Trainer, evaluate, infer
 from lazygnn.training.trainer import FitResult, learning_rate
@@ -181,6 +182,14 @@ def test_a_metric_that_does_not_fit_is_refused_before_training(block_graph: Grap
     model = Decoupled(MLP(3, 4, 3, mlp_layers=1), NoPropagation())
     with pytest.raises(ConfigError, match=r"metric `r2` does not fit a single-label task; choose one of: auto, accur"):
         Trainer(model, FullLoader(block_graph, 0), block_graph, options(metric="r2"))
+
+
+@pytest.mark.parametrize("num_nodes", [59, 61])
+def test_a_history_of_another_size_is_refused_before_training_in_parts(block_graph: Graph, num_nodes: int) -> None:
+    loader = ClusterLoader(block_graph, torch.tensor([0, 30, 60]), 2)
+    with pytest.raises(ConfigError, match=f"`num_nodes` is {num_nodes}, but the graph has 60 nodes; build the model"):
+        Trainer(LazyGNN(3, 4, 3, num_nodes=num_nodes), loader, block_graph, options())
+    assert Trainer(LazyGNN(3, 4, 3, num_nodes=60), loader, block_graph, options(epochs=2)).fit().epochs == 2
 
 
 def without_loss(graph: Graph) -> FullLoader:

@@ -1,6 +1,7 @@
 """The methods by name: Table 1 of the paper as code. `resolve` makes a configuration, `build` what it describes."""
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -30,11 +31,14 @@ __all__ = [
     "build_model",
     "find_method",
     "method_options",
+    "methods_with",
     "place_graph",
     "recipe",
     "recipe_names",
     "resolve",
 ]
+
+logger = logging.getLogger(__name__)
 
 METHODS: dict[str, Method] = {
     "mlp": MLP_ALONE,
@@ -70,6 +74,15 @@ def find_method(name: str) -> Method:
     return METHODS[name]
 
 
+def methods_with(option: str) -> list[str]:
+    """The methods that have an option of that name; all of them where it is one of training."""
+    return [
+        name
+        for name, method in METHODS.items()
+        if option in TrainerOptions.model_fields or option in method.options.model_fields
+    ]
+
+
 def recipe(method: str, dataset: str) -> dict[str, Any]:
     """The published or tuned values for a method on a data set; the `default` table where there is none."""
     tables = _recipes(method)
@@ -95,10 +108,18 @@ def resolve(method: str, dataset: str | Path, values: Mapping[str, Any] = {}, **
     if not isinstance(values, Mapping):
         raise ConfigError(wrong_type("values", values, 'give options by name, such as `{"epochs": 100}`'))
     dataset = str(dataset)
+    _check_owner(values, method)
     merged = recipe(method, dataset) | dict(values)
     dealt = split_options(merged, {"trainer": TrainerOptions, "model": options})
     dumped = {group: part.model_dump() for group, part in dealt.items()}
     return check_options(Config, {"method": method, "dataset": dataset, **dumped, **run})
+
+
+def _check_owner(names: Iterable[str], method: str) -> None:
+    """Refuses options that other methods have; a name that none has is left to who knows what is near it."""
+    for name in names:
+        if (owners := methods_with(name)) and method not in owners:
+            raise ConfigError(f"method `{method}` has no option `{name}`; these have it: {', '.join(owners)}")
 
 
 def build(
@@ -147,7 +168,10 @@ def build(
 def build_model(config: Config, graph: Graph, place: Place) -> Model:
     """The model of a configuration, on its device."""
     model = find_method(config.method).model(method_options(config), graph, place).to(place.device)
-    if config.trainer.compile and place.training and place.device.type == "cuda":
+    compiles = config.trainer.compile and place.training
+    if compiles and place.device.type != "cuda":
+        logger.warning("`compile` is for a GPU and is ignored on a CPU; set `compile=false` to silence this")
+    elif compiles:
         for module in model.modules():
             if isinstance(module, MLP):
                 # parts differ in size

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch, Loader
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError, ConfigError, wrong_type
-from lazygnn.graph import Graph, check_graph
+from lazygnn.graph import Graph, check_graph, check_num_nodes
 from lazygnn.history import StoredHistory, named_histories
 from lazygnn.model import Model
 from lazygnn.ops import to_be_replayed
@@ -100,6 +100,9 @@ class Trainer:
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self.optimizer = _make_optimizer(model.layer_parameters(), options)
         self.histories = named_histories(model)
+        # a batch of parts cannot tell
+        for history in self.histories.values():
+            check_num_nodes(history.values.num_rows, graph.num_nodes)
         self._device = next((p.device for p in model.parameters()), graph.device)
         if options.precision == "bfloat16" and self._device.type == "cpu" and (cost := cost_of_bfloat16()) > 1:
             logger.warning(
