@@ -14,7 +14,6 @@ from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
 from lazygnn.cli import Commands
 from lazygnn.methods import METHODS
-from lazygnn.models.layers import NormKind
 
 app = typer.Typer(
     cls=Commands,
@@ -69,7 +68,7 @@ def staleness(
     seeds: Seeds = 5,
     case: Annotated[list[str] | None, typer.Option(help="A case of the table; default: all of them.")] = None,
     dataset: Annotated[list[str] | None, typer.Option(help="A graph of the table; default: all of them.")] = None,
-    norm: Annotated[NormKind, typer.Option(help="Normalisation of the MLP, in every case.")] = "batch",
+    norm: Annotated[staleness_experiment.Norm, typer.Option(help="Of the MLP, in every case.")] = "none",
     root: Root = None,
     device: Device = "auto",
     workers: Workers = 1,
