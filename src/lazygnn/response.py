@@ -54,7 +54,7 @@ class Response:
 
 @torch.no_grad()
 def fit_response(
-    adj: Adjacency, alpha: float, num_layers: int, *, mix: float = 0.0, level: float = 0.9, seed: int = 0
+    adj: Adjacency, alpha: float, num_layers: int, *, mix: float = 0.0, level: float = 0.8, seed: int = 0
 ) -> Response:
     """The response whose `P` is nearest to `h` in least squares over random inputs, with `P(1) = level`.
 

@@ -50,7 +50,7 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     response: Literal["auto", "fitted", "plain"] = Field(
         "auto", description="answer to a change of the input; auto is fitted, but plain for a mix, which sees no change"
     )
-    level: float = Field(0.9, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
+    level: float = Field(0.8, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
     eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
     eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference keeps a row per node")
