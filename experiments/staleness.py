@@ -35,14 +35,21 @@ LEARNING_RATES: dict[Norm, float] = {"none": 0.01, "batch": 0.005}
 PLAIN: dict[str, Any] = {"response": "plain"}
 PAPER: dict[str, Any] = {"num_layers": 2, "beta": 0.5, "gamma": 0.5}
 FEW_PARTS: dict[str, Any] = {"num_parts": 20, "parts_per_batch": 2, "num_layers": 4, "epochs": 200}
-# batches of few labels make noisy steps, which a falling learning rate averages
+# batches with few labels make noisy steps, which a falling learning rate averages
 PARTS: dict[str, Any] = {
     "num_parts": 60,
     "parts_per_batch": 6,
     "num_layers": 4,
+    "level": 0.8,
     "epochs": 200,
     "schedule": "cosine",
 }
+HALO_GRADIENTS = PARTS | {"halo_gradients": True}
+MEDIUM: dict[str, Any] = {"epochs": 100, "eval_every": 2}
+# as many steps of the optimizer as a full batch takes, and as many looks
+SHORT: dict[str, Any] = {"epochs": 40, "eval_every": 1}
+# the rate of a full batch over the root of the number of batches
+SLOW: dict[str, Any] = {"lr": 0.003}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "exact, 10 steps": ("appnp", {"num_layers": 10}),
     "exact, 2 steps": ("appnp", {"num_layers": 2}),
@@ -65,13 +72,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fitted to 0.9, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.9}),
     "2 of 20 parts, fitted to 0.8, 4 steps": ("lazygnn", FEW_PARTS | {"level": 0.8}),
     "2 of 20 parts, fitted to 0.9, 4 steps": ("lazygnn", FEW_PARTS | {"level": 0.9}),
-    "6 of 60 parts, drift and mix, 4 steps, cosine": ("lazygnn", PARTS | PLAIN),
-    "6 of 60 parts, fitted to 0.8, 4 steps, cosine": ("lazygnn", PARTS | {"level": 0.8}),
-    "6 of 60 parts, fitted to 0.9, 4 steps, cosine": ("lazygnn", PARTS | {"level": 0.9}),
-    "6 of 60 parts, fitted to 0.8, 4 steps, cosine, halo gradients": (
-        "lazygnn",
-        PARTS | {"level": 0.8, "halo_gradients": True},
-    ),
+    "6 of 60 parts": ("lazygnn", PARTS),
+    "6 of 60 parts, plain steps": ("lazygnn", PARTS | PLAIN),
+    "6 of 60 parts, 40 epochs": ("lazygnn", PARTS | SHORT),
+    "6 of 60 parts, 40 epochs, rate 0.003": ("lazygnn", PARTS | SHORT | SLOW),
+    "6 of 60 parts, halo gradients": ("lazygnn", HALO_GRADIENTS),
+    "6 of 60 parts, halo gradients, 100 epochs": ("lazygnn", HALO_GRADIENTS | MEDIUM),
+    "6 of 60 parts, halo gradients, 40 epochs": ("lazygnn", HALO_GRADIENTS | SHORT),
+    "6 of 60 parts, halo gradients, 40 epochs, rate 0.003": ("lazygnn", HALO_GRADIENTS | SHORT | SLOW),
+    "6 of 60 parts, halo gradients, rate 0.003": ("lazygnn", HALO_GRADIENTS | SLOW),
 }
 DRAWN = ("exact, 10 steps", "the paper: mix 0.5, 2 steps", "drift and mix, 2 steps", "fitted to 0.8, 2 steps")
 
