@@ -122,8 +122,9 @@ def _look(log: list[dict[str, Any]]) -> str:
     seen = [line["laziness"] for line in log if line["laziness"]]
     if not seen or "fixed_point_error" not in seen[-1]:
         return "-"
-    last = seen[-1]
-    return f"{last['fixed_point_error']:.2f} / {last.get('gradient_cosine', float('nan')):.2f}"
+    # only a full batch is differentiated as a whole
+    cosine = seen[-1].get("gradient_cosine")
+    return f"{seen[-1]['fixed_point_error']:.2f} / {'-' if cosine is None else f'{cosine:.2f}'}"
 
 
 def _draw(logs: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
