@@ -212,3 +212,26 @@ def test_no_case_of_staleness_depends_on_the_graph(grid: Any) -> None:
         models = [config.model | {"normalize_features": None} for config in found.values()]
         assert all(model == models[0] for model in models)
         assert all(config.trainer == found["arxiv"].trainer for config in found.values())
+
+
+def test_the_norm_of_a_staleness_table_brings_its_learning_rate_and_a_case_may_have_its_own(grid: Any) -> None:
+    assert grid.RESULTS
+    staleness = importlib.import_module("experiments.staleness")
+
+    def rate(case: str, norm: str) -> tuple[str, float]:
+        config = staleness.configure(case, "cora", norm)
+        return config.model["norm"], config.trainer.lr
+
+    assert rate("exact, 10 steps", "none") == ("none", 0.01)
+    assert rate("exact, 10 steps", "batch") == ("batch", 0.005)
+    assert rate("the paper: mix 0.5, 2 steps, rate 0.002", "none") == ("none", 0.002)
+
+
+def test_a_look_shows_what_there_is(grid: Any) -> None:
+    assert grid.RESULTS
+    look = importlib.import_module("experiments.staleness")._look
+    full = {"laziness": {"fixed_point_error": 0.123, "gradient_cosine": 0.987}}
+    assert look([{"laziness": None}, full]) == "0.12 / 0.99"
+    # parts are differentiated one by one
+    assert look([full, {"laziness": {"fixed_point_error": 0.05}}]) == "0.05 / -"
+    assert look([{"laziness": None}]) == "-"
