@@ -255,6 +255,20 @@ def test_gradients_are_kept_for_the_halo_where_asked(block_graph: Graph) -> None
     assert both.gradients.warm == Drift(0.5)
 
 
+def test_gradients_for_the_halo_change_nothing_where_there_is_none(block_graph: Graph) -> None:
+    grads = []
+    for kept in (False, True):
+        built = make(block_graph, "lazygnn", halo_gradients=kept, dropout=0.0, level=0.5)
+        built.model.train()
+        batch = next(iter(built.loader))
+        # the first visit, which finds no history, and a second one
+        for _ in range(2):
+            grads.append(torch.autograd.grad(built.model(batch).square().sum(), list(built.model.parameters())))
+    for without, kept_too in zip(grads[:2], grads[2:], strict=True):
+        for one, other in zip(without, kept_too, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
 def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> None:
     assert lazy_part(make(block_graph, "lazygnn", response="plain")).response is None
     assert lazy_part(make(block_graph, "lazygnn", start="mix")).response is None

@@ -101,7 +101,8 @@ class StoredHistory(History):
             warm = torch.cat((warm, self.warm.halo(fresh[num_targets:], stored[num_targets : len(fresh)])))
             then = None if then is None else torch.cat((then, fresh[num_targets:]))
         if known is not None:
-            warm = torch.where(known, warm, fresh)
+            # where no input is compared with, all of a first one is new
+            warm = torch.where(known, warm, fresh if change == 1 or self.inputs is not None else change * fresh)
             then = None if then is None else torch.where(known, then, fresh)
         if len(fresh) == len(nodes):
             return Start(warm, then)
