@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -227,6 +228,19 @@ def test_a_finished_run_resumes_to_its_own_result(graph_file: Path, tmp_path: Pa
     again = workflow.resume(tmp_path / "run", quiet=True)
     for key in ("val", "test", "epochs", "best_epoch"):
         assert result[key] == again[key]
+
+
+def test_a_run_without_a_checkpoint_says_that_it_starts_over(
+    graph_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = resolve("lazygnn", str(graph_file), SETTINGS)
+    straight = workflow.train(config, tmp_path / "run", quiet=True)
+    workflow.resume(tmp_path / "run", quiet=True)
+    assert "starts over" not in caplog.text
+    shutil.rmtree(tmp_path / "run" / CHECKPOINTS)
+    again = workflow.resume(tmp_path / "run", quiet=True)
+    assert again["test"] == straight["test"]
+    assert "has no checkpoint yet and starts over; `checkpoint_minutes`" in caplog.text
 
 
 def test_a_broken_checkpoint_falls_back_to_the_one_before(graph_file: Path, tmp_path: Path) -> None:

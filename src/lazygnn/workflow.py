@@ -1,5 +1,6 @@
 """What the commands do: train a configuration into a run folder, evaluate it, predict with it."""
 
+import logging
 import shutil
 import statistics
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from lazygnn.training.plot import plot_curves
 from lazygnn.training.progress import EpochProgress
 from lazygnn.training.run import CHECKPOINTS, CURVES, HISTORIES, Run, peak_memory_mib
 from lazygnn.training.saving import Saver
+
+logger = logging.getLogger(__name__)
 
 
 def train(
@@ -71,6 +74,10 @@ def resume(path: Path, *, device: str | None = None, root: str | None = None, qu
     trainer = _trainer(run, config, graph, choose_device(device if device is not None else config.device))
     if checkpoint is not None:
         trainer.restore(checkpoint.tensors, checkpoint.state)
+    else:
+        logger.warning(
+            "run `%s` has no checkpoint yet and starts over; `checkpoint_minutes` says when one is made", path
+        )
     run.rewind(trainer.epoch)
     return _fit(run, config, trainer, quiet=quiet)
 
@@ -227,7 +234,8 @@ def _load_again(config: Config, root: str | None) -> Graph:
     found = next((place for place in places if place.exists()), None)
     if found is None and config.dataset != EMBEDDED:
         raise GraphError(
-            f"the run's graph `{config.dataset}` is not in `{places[0].parent}`; say where it is with `--root`"
+            f"the run's graph `{config.dataset}` is not in `{places[0].parent}`; say where it is with `--root`, "
+            "the folder of a file with that name"
         )
     # the graph inside the package and the raw files of public ones go by name
     return load_graph(found if found is not None and _is_graph(found) else config.dataset, places[0].parent)
