@@ -45,6 +45,7 @@ PARTS: dict[str, Any] = {
     "schedule": "cosine",
 }
 HALO_GRADIENTS = PARTS | {"halo_gradients": True}
+LONG: dict[str, Any] = {"epochs": 400}
 MEDIUM: dict[str, Any] = {"epochs": 100, "eval_every": 2}
 # as many steps of the optimizer as a full batch takes, and as many looks
 SHORT: dict[str, Any] = {"epochs": 40, "eval_every": 1}
@@ -61,6 +62,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "drift and mix, 2 steps": ("lazygnn", PLAIN | {"num_layers": 2}),
     "drift, stored gradient, 2 steps": ("lazygnn", PLAIN | {"num_layers": 2, "beta": 0.0, "gamma": 0.0}),
     "fitted to 0.8, no mix, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.8, "beta": 0.0}),
+    "fitted to 0.6, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.6}),
+    "fitted to 0.7, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.7}),
     "fitted to 0.8, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.8}),
     "fitted to 0.85, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.85}),
     "fitted to 0.9, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.9}),
@@ -68,6 +71,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fitted to 0.8, 2 steps, cosine": ("lazygnn", {"num_layers": 2, "level": 0.8, "schedule": "cosine"}),
     "the paper: mix 0.5, 1 step": ("lazygnn-paper", {"num_layers": 1, "beta": 0.5, "gamma": 0.5}),
     "drift and mix, 1 step": ("lazygnn", PLAIN | {"num_layers": 1}),
+    "fitted to 0.6, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.6}),
     "fitted to 0.8, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.8}),
     "fitted to 0.9, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.9}),
     "2 of 20 parts, fitted to 0.8, 4 steps": ("lazygnn", FEW_PARTS | {"level": 0.8}),
@@ -81,6 +85,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "6 of 60 parts, halo gradients, 40 epochs": ("lazygnn", HALO_GRADIENTS | SHORT),
     "6 of 60 parts, halo gradients, 40 epochs, rate 0.003": ("lazygnn", HALO_GRADIENTS | SHORT | SLOW),
     "6 of 60 parts, halo gradients, rate 0.003": ("lazygnn", HALO_GRADIENTS | SLOW),
+    "6 of 60 parts, halo gradients, 400 epochs, rate 0.003": ("lazygnn", HALO_GRADIENTS | LONG | SLOW),
 }
 DRAWN = ("exact, 10 steps", "the paper: mix 0.5, 2 steps", "drift and mix, 2 steps", "fitted to 0.8, 2 steps")
 
