@@ -22,7 +22,7 @@ from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError
 from lazygnn.methods import build, resolve
 from lazygnn.training.checkpoint import CheckpointFolder
-from lazygnn.training.run import CHECKPOINTS, WEIGHTS, Run
+from lazygnn.training.run import CHECKPOINTS, RESULT, WEIGHTS, Run
 from lazygnn.training.trainer import EpochReport, Trainer
 
 SETTINGS: dict[str, Any] = {
@@ -222,12 +222,37 @@ def test_sigterm_saves_and_says_how_to_go_on(graph_file: Path, tmp_path: Path) -
     assert saved.number > 0
 
 
-def test_a_finished_run_resumes_to_its_own_result(graph_file: Path, tmp_path: Path) -> None:
+def contents(run: Path) -> dict[Path, tuple[bytes, int]]:
+    files = [path for path in run.rglob("*") if path.is_file()]
+    return {path.relative_to(run): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_a_finished_run_is_left_as_it_is(
+    graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     config = resolve("lazygnn", str(graph_file), SETTINGS)
     result = workflow.train(config, tmp_path / "run", quiet=True)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    before = contents(tmp_path / "moved")
+    monkeypatch.setattr(workflow, "peak_memory_mib", lambda _: 1e9)
+    again = workflow.resume(tmp_path / "moved", quiet=True)
+    assert again == result | {"run": str(tmp_path / "moved")}
+    assert contents(tmp_path / "moved") == before
+    assert "moved` has ended and is left as it is; to train anew, choose another `--out`" in caplog.text
+
+
+@pytest.mark.parametrize("lost", [WEIGHTS, RESULT])
+def test_what_a_finished_run_has_lost_comes_back(graph_file: Path, tmp_path: Path, lost: str) -> None:
+    result = workflow.train(resolve("lazygnn", str(graph_file), SETTINGS), tmp_path / "run", quiet=True)
+    weights = load_file(tmp_path / "run" / WEIGHTS)
+    # the weights read above are mapped, so their file must not change
+    (tmp_path / "run" / lost).unlink()
+    (tmp_path / "run" / lost).write_bytes(b"{")
     again = workflow.resume(tmp_path / "run", quiet=True)
-    for key in ("val", "test", "epochs", "best_epoch"):
+    for key in ("val", "test", "epochs", "best_epoch", "seconds_per_epoch"):
         assert result[key] == again[key]
+    assert_same(weights, load_file(tmp_path / "run" / WEIGHTS))
+    assert Run.open(tmp_path / "run").result() == again
 
 
 def test_a_run_without_a_checkpoint_says_that_it_starts_over(
@@ -235,8 +260,11 @@ def test_a_run_without_a_checkpoint_says_that_it_starts_over(
 ) -> None:
     config = resolve("lazygnn", str(graph_file), SETTINGS)
     straight = workflow.train(config, tmp_path / "run", quiet=True)
+    # as if it had been killed at its end
+    (tmp_path / "run" / RESULT).unlink()
     workflow.resume(tmp_path / "run", quiet=True)
     assert "starts over" not in caplog.text
+    (tmp_path / "run" / RESULT).unlink()
     shutil.rmtree(tmp_path / "run" / CHECKPOINTS)
     again = workflow.resume(tmp_path / "run", quiet=True)
     assert again["test"] == straight["test"]
@@ -250,8 +278,10 @@ def test_a_broken_checkpoint_falls_back_to_the_one_before(graph_file: Path, tmp_
     content = bytearray(newest.read_bytes())
     content[len(content) // 2] ^= 1
     newest.write_bytes(bytes(content))
+    (tmp_path / "run" / RESULT).unlink()
     again = workflow.resume(tmp_path / "run", quiet=True)
     assert again["test"] == straight["test"]
+    (tmp_path / "run" / RESULT).unlink()
     for path in (tmp_path / "run" / CHECKPOINTS).iterdir():
         path.write_bytes(b"foreign")
     with pytest.raises(CheckpointError):

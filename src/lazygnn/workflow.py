@@ -61,6 +61,8 @@ def train(
 def resume(path: Path, *, device: str | None = None, root: str | None = None, quiet: bool = False) -> dict[str, Any]:
     """Goes on with a run from its last good checkpoint, or from its start where there is none yet.
 
+    A run that has ended is left as it is, and its result returned.
+
     Args:
         path: The run folder.
         device: Another device than the run was started on.
@@ -69,6 +71,9 @@ def resume(path: Path, *, device: str | None = None, root: str | None = None, qu
     """
     run = Run.open(path)
     config = run.config()
+    if run.has_ended():
+        logger.warning("run `%s` has ended and is left as it is; to train anew, choose another `--out`", path)
+        return run.result() | {"run": str(path)}
     checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
     graph = _load_again(config, root)
     trainer = _trainer(run, config, graph, choose_device(device if device is not None else config.device))

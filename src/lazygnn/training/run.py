@@ -99,11 +99,19 @@ class Run:
 
     def save_result(self, result: dict[str, Any]) -> None:
         """Writes the final scores."""
-        (self.path / RESULT).write_text(json.dumps(result, indent=2) + "\n")
+        self._replace(RESULT, (json.dumps(result, indent=2) + "\n").encode())
 
     def result(self) -> dict[str, Any]:
         """The final scores; empty before training has ended."""
         return self._read_json(RESULT) if (self.path / RESULT).is_file() else {}
+
+    def has_ended(self) -> bool:
+        """Whether result and weights are there and can be read, so that nothing is left to do."""
+        try:
+            self.load_weights()
+            return bool(self.result())
+        except CheckpointError:
+            return False
 
     def _replace(self, name: str, content: bytes) -> None:
         temporary = self.path / f"{name}.tmp"
