@@ -15,6 +15,7 @@ from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, resolve
 from lazygnn.training.run import Run
+from lazygnn.training.saving import Saver
 
 Arrays = dict[str, Any]
 KEYS = ["method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"]
@@ -287,6 +288,21 @@ def test_weights_of_another_model_do_not_fit(dataset: Path, tmp_path: Path) -> N
     ) as e:
         workflow.evaluate_run(tmp_path / "a", device="cpu")
     assert "\n" not in str(e.value)
+
+
+def test_a_run_that_has_not_ended_says_so_before_its_graph_is_loaded(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Saver, "__call__", stop)
+    with pytest.raises(KeyboardInterrupt):
+        workflow.train(configure(dataset), tmp_path / "run", quiet=True)
+    dataset.unlink()
+    for use in (workflow.evaluate_run, workflow.predict_run):
+        with pytest.raises(CheckpointError, match=r"run` has no weights yet, since its training has not ended; go on"):
+            use(tmp_path / "run", device="cpu")
 
 
 def test_devices() -> None:

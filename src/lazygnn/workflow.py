@@ -128,11 +128,11 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
 def evaluate_run(path: Path, *, device: str = "auto", root: str | None = None) -> dict[str, Any]:
     """Scores the best weights of a run again, exactly, on its own data set."""
     run = Run.open(path)
-    config = run.config()
+    config, weights = run.config(), run.load_weights()
     chosen = choose_device(device)
     with without_warnings():
         graph = _load_again(config, root)
-    model, graph = _restore(run, config, graph, chosen)
+    model, graph = _restore(run, weights, graph, chosen)
     scores = evaluate(model, graph, config.trainer.metric)
     trained = run.result()
     return _summary(config, graph, scores) | {
@@ -153,7 +153,7 @@ def predict_run(
         The outputs, the graph they are for, and the graph the run was trained on, whose task and class names hold.
     """
     run = Run.open(path)
-    config = run.config()
+    config, weights = run.config(), run.load_weights()
     with without_warnings():
         trained_on = _load_again(config, root)
     graph = trained_on if graph_file is None else load_graph(graph_file, root)
@@ -164,7 +164,7 @@ def predict_run(
         )
     # the task is that of training: a new graph need not have labels
     graph = replace(graph, task=trained_on.task)
-    model, placed = _restore(run, config, graph, choose_device(device))
+    model, placed = _restore(run, weights, graph, choose_device(device))
     return infer(model, placed), graph, trained_on
 
 
@@ -246,10 +246,10 @@ def _load_again(config: Config, root: str | None) -> Graph:
     return load_graph(found if found is not None and _is_graph(found) else config.dataset, places[0].parent)
 
 
-def _restore(run: Run, config: Config, graph: Graph, device: torch.device) -> tuple[Model, Graph]:
+def _restore(run: Run, weights: dict[str, Tensor], graph: Graph, device: torch.device) -> tuple[Model, Graph]:
+    config = run.config()
     graph = place_graph(config, graph, device)
     model = build_model(config, graph, Place(device, run.path / HISTORIES, training=False))
-    weights = run.load_weights()
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

@@ -109,8 +109,20 @@ def test_a_configuration_with_an_unknown_name_is_a_checkpoint_error(run: Run, co
         run.config()
 
 
+def test_a_run_without_weights_has_not_ended(run: Run) -> None:
+    message = r"run `(.*)` has no weights yet, since its training has not ended; go on with `lazygnn train --resume \1`"
+    with pytest.raises(CheckpointError, match=message):
+        run.load_weights()
+    assert not run.has_ended()
+    run.save_weights({})
+    assert not run.has_ended()
+    run.save_result({"val": None})
+    assert run.has_ended()
+
+
 @pytest.mark.parametrize("content", [None, b"", b"not weights at all", b"\xff" * 100])
 def test_broken_weights_are_a_checkpoint_error(run: Run, content: bytes | None) -> None:
+    run.save_result({"val": 0.5})
     if content is not None:
         (run.path / WEIGHTS).write_bytes(content)
     with pytest.raises(

@@ -89,7 +89,12 @@ class Run:
         self._replace(WEIGHTS, save({name: value.contiguous().cpu() for name, value in weights.items()}))
 
     def load_weights(self) -> dict[str, Tensor]:
-        """Reads the best weights."""
+        """Reads the best weights; they are written when training ends."""
+        if not (self.path / WEIGHTS).exists() and not (self.path / RESULT).exists():
+            raise CheckpointError(
+                f"run `{self.path}` has no weights yet, since its training has not ended; "
+                f"go on with `lazygnn train --resume {self.path}`"
+            )
         try:
             return load_file(self.path / WEIGHTS)
         except (OSError, SafetensorError, ValueError) as error:
