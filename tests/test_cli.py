@@ -270,6 +270,7 @@ def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path
         (["lazygnn", "block.npz", "--compile", "--quiet"], "give the option with `--set compile=VALUE`"),
         (["lazygnn", "block.npz", "--compile"], "give the option with `--set compile=VALUE`"),
         (["lazygnn", "block.npz", "--set", "alpha=2"], "option `alpha` is 2: input should be less than or equal to 1"),
+        (["lazygnn", "block.npz", "--set", "parts_per_batch=4"], "`parts_per_batch` is 4, `num_parts` 1, which is a"),
         (["lazygnn", "block.npz", "--set", "alpha"], "`alpha` is not of the form key=value"),
         (["lazygnn", "block.npz", "--config", "gone.toml"], "cannot read the options in `gone.toml`: "),
         (["lazygnn", "block.npz", "--device", "tpu"], "unknown device `tpu`; choose auto, cpu or cuda"),

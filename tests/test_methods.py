@@ -221,6 +221,63 @@ def test_more_parts_in_a_batch_than_there_are_is_refused(block_graph: Graph) -> 
         build(config, block_graph)
 
 
+@pytest.mark.parametrize(
+    ("method", "values", "message"),
+    [
+        (
+            "cluster-gcn",
+            {"parts_per_batch": 4},
+            "`parts_per_batch` is 4, `num_parts` 1, which is a full batch; set `num_parts` too, or leave",
+        ),
+        (
+            "lazygnn",
+            {"level": 0.9, "start": "mix"},
+            "`level` is 0.9, `start` mix, .*; set `start=drift`, or leave `lev",
+        ),
+        ("lazygnn-paper", {"level": 0.9}, "`level` is 0.9, `start` mix, with which no answer is fitted"),
+        ("lazygnn", {"level": 0.9, "response": "plain"}, "`level` is 0.9, `response` plain, .*; set `response=fitted`"),
+        (
+            "lazygnn",
+            {"halo": "none", "halo_gradients": True, "num_parts": 4},
+            "`halo_gradients` is true, `halo` none; .*: set `halo=frozen`, or leave `halo_gradients` out",
+        ),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(method: str, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve(method, "some", values)
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        # the recipe draws several parts, which a full batch does not need
+        ("cluster-gcn", {"num_parts": 1}),
+        ("lazygnn", {"parts_per_batch": 1}),
+        ("lazygnn", {"level": 0.8, "response": "plain"}),
+        ("lazygnn-paper", {"level": 0.9, "start": "drift"}),
+        ("lazygnn", {"halo": "none", "halo_gradients": False}),
+    ],
+)
+def test_what_a_recipe_or_a_default_says_is_not_refused(method: str, values: dict[str, Any]) -> None:
+    config = resolve(method, "cora", values)
+    assert {name: config.model[name] for name in values} == values
+
+
+def test_a_run_made_before_an_option_was_refused_is_built_as_it_was(block_graph: Graph) -> None:
+    config = resolve("lazygnn-paper", "block")
+    old = config.model_copy(update={"model": config.model | {"level": 0.9, "parts_per_batch": 4}})
+    assert lazy_part(build(old, block_graph)).response is None
+
+
+def test_pinned_histories_on_a_cpu_are_warned_about_once(block_graph: Graph, caplog: pytest.LogCaptureFixture) -> None:
+    make(block_graph, "lazygnn", history="host", gamma=0.5)
+    assert not caplog.records
+    make(block_graph, "lazygnn", history="pinned", gamma=0.5)
+    (message,) = caplog.messages
+    assert message.startswith("`history` is pinned, which is for a GPU; on a CPU it is the same as `device`: set `hist")
+
+
 def test_edges_do_not_leave_the_device_before_the_features(block_graph: Graph) -> None:
     message = r"`features` is device, `edges` host; .*: set `features=host` too, or leave `edges` empty"
     for num_parts in (1, 4):

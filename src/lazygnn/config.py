@@ -19,6 +19,10 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def ignored(self) -> dict[str, str]:
+        """The options whose values have no effect beside the others: why, and what to do."""
+        return {}
+
 
 T = TypeVar("T", bound=Options)
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}

@@ -14,7 +14,7 @@ from lazygnn.config import Config, TrainerOptions, check_options, read_toml, spl
 from lazygnn.data import partition
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
-from lazygnn.methods.base import ClusterOptions, Cut, Method, MethodOptions, Place
+from lazygnn.methods.base import ClusterOptions, Cut, HistoryOptions, Method, MethodOptions, Place
 from lazygnn.methods.decoupled import APPNP, LAZYGNN, LAZYGNN_PAPER, MLP_ALONE
 from lazygnn.methods.layered import APPNP_GAS, GCN_FULL, GCN_GAS, GCNII_FULL, GCNII_GAS
 from lazygnn.methods.precomputed import LABEL_PROPAGATION, SGC_ROWS, SIGN_ROWS
@@ -111,6 +111,10 @@ def resolve(method: str, dataset: str | Path, values: Mapping[str, Any] = {}, **
     _check_owner(values, method)
     merged = recipe(method, dataset) | dict(values)
     dealt = split_options(merged, {"trainer": TrainerOptions, "model": options})
+    # a recipe may say more than is needed, and a run of earlier days is used as it is
+    for name, reason in dealt["model"].ignored().items():
+        if name in values:
+            raise ConfigError(reason)
     dumped = {group: part.model_dump() for group, part in dealt.items()}
     return check_options(Config, {"method": method, "dataset": dataset, **dumped, **run})
 
@@ -149,6 +153,11 @@ def build(
         raise ConfigError(
             "`features` is device, `edges` host; edges cannot stay in host memory alone: set `features=host` too, "
             "or leave `edges` empty"
+        )
+    if isinstance(options, HistoryOptions) and options.history == "pinned" and place.device.type != "cuda":
+        logger.warning(
+            "`history` is pinned, which is for a GPU; on a CPU it is the same as `device`: set `history=device` to "
+            "silence this"
         )
     ptr = torch.tensor([0, graph.num_nodes])
     if isinstance(options, ClusterOptions) and options.num_parts > 1:

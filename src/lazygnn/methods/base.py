@@ -38,6 +38,16 @@ class ClusterOptions(Options):
     )
     keep_batches: bool = Field(True, description="keep the cuts of single parts in memory")
 
+    def ignored(self) -> dict[str, str]:
+        """Several parts a batch, of a graph that is not cut."""
+        found = super().ignored()
+        if self.parts_per_batch > 1 and self.num_parts == 1:
+            found["parts_per_batch"] = (
+                f"`parts_per_batch` is {self.parts_per_batch}, `num_parts` 1, which is a full batch; "
+                "set `num_parts` too, or leave `parts_per_batch` out"
+            )
+        return found
+
 
 class HistoryOptions(Options):
     """Where histories are kept, and how."""

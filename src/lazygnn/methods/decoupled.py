@@ -55,6 +55,27 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
     eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference keeps a row per node")
 
+    def ignored(self) -> dict[str, str]:
+        """A level without a fitted answer, and gradients for a halo that there is not."""
+        found = super().ignored()
+        if self.level != type(self).model_fields["level"].default and not self.is_fitted:
+            name, value, remedy = ("start", "mix", "drift") if self.start == "mix" else ("response", "plain", "fitted")
+            found["level"] = (
+                f"`level` is {self.level}, `{name}` {value}, with which no answer is fitted to a level; "
+                f"set `{name}={remedy}`, or leave `level` out"
+            )
+        if self.halo_gradients and self.halo == "none":
+            found["halo_gradients"] = (
+                "`halo_gradients` is true, `halo` none; gradients are kept for the halo alone: "
+                "set `halo=frozen`, or leave `halo_gradients` out"
+            )
+        return found
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the answer to a change is fitted to the graph; a mix sees no change."""
+        return self.start == "drift" and self.response != "plain"
+
 
 class PaperOptions(LazyGNNOptions):
     """Lazy propagation as the paper describes it."""
@@ -116,7 +137,7 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
     if options.response == "fitted" and options.start != "drift":
         raise ConfigError("`response=fitted` looks at changes of the input, which `start=drift` keeps; set that too")
     mix, response = mix_of(options), None
-    if place.training and options.start == "drift" and options.response != "plain":
+    if place.training and options.is_fitted:
         response = fit_response(graph.adj, options.alpha, options.num_layers, mix=mix, level=options.level)
     propagation = LazyPropagation(
         options.alpha,
