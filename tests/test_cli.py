@@ -214,7 +214,7 @@ def test_a_missing_split_is_null(lazygnn: Command, tmp_path: Path, block_arrays:
 def test_a_run_folder_holds_all_of_a_run(lazygnn: Command, dataset: Path, tmp_path: Path) -> None:
     lazygnn("train", "lazygnn", dataset, *QUICK, "--out", "run")
     run = tmp_path / "run"
-    names = {"config.json", "log.jsonl", "best.safetensors", "curves.png", "result.json"}
+    names = {"config.json", "chosen.json", "log.jsonl", "best.safetensors", "curves.png", "result.json"}
     assert names <= {path.name for path in run.iterdir()}
     config = json.loads((run / "config.json").read_text())
     assert (config["method"], config["trainer"]["epochs"], config["model"]["hidden_channels"]) == ("lazygnn", 2, 4)
@@ -378,12 +378,22 @@ def test_show_prints_configuration_course_and_result(lazygnn: Command, trained: 
         assert text in done.out
 
 
-def table(out: str, title: str) -> list[list[str]]:
-    """The rows of a table that `show` prints, cell by cell."""
+def test_show_prints_what_was_taken_for_options_that_leave_it_open(lazygnn: Command, broken: Path) -> None:
+    taken = ['"device": "cpu"', '"metric": "accuracy"', '"response": "fitted"', '"cuda_graphs": "off"', '"beta": 0.1']
+    out = lazygnn("show", broken).out
+    assert [text for text in taken if text not in out] == []
+    assert "auto" not in out
+    # a run of earlier days
+    (broken / "chosen.json").unlink()
+    assert '"response": "auto"' in lazygnn("show", broken).out
+
+
+def table(out: str, title: str, bar: str = "│") -> list[list[str]]:
+    """The rows of a table that `show` prints, cell by cell; its head has another bar."""
     lines = out.splitlines()
     below = lines[next(at for at, line in enumerate(lines) if line.strip() == title) :]
     rows = itertools.takewhile(lambda line: not line.startswith("└"), below)
-    return [[cell.strip() for cell in line.strip("│").split("│")] for line in rows if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip(bar).split(bar)] for line in rows if line.startswith(bar)]
 
 
 def write_log(run: Path, epochs: int, eval_every: int, diagnose_every: int) -> list[dict[str, Any]]:
@@ -412,6 +422,8 @@ def test_show_cuts_no_number_on_a_narrow_terminal(
     assert table(done.out, "course")[-1] == ["6", f"{last['loss']:.4f}", *scores, f"{last['seconds']:.3f}"]
     assert len(last["laziness"]) == 5
     assert table(done.out, "laziness")[-1] == ["6", *(f"{value:.3f}" for value in last["laziness"].values())]
+    # the names of the log and the docs, in two lines
+    assert [*map("".join, zip(*table(done.out, "laziness", "┃"), strict=True))] == ["epoch", *last["laziness"]]
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,15 @@ def test_the_record_of_a_configuration_reads_back() -> None:
     assert check_options(Config, record) == config
 
 
+def test_a_record_can_hold_what_was_chosen() -> None:
+    config = resolve("lazygnn", "cora", {"metric": "auto"})
+    chosen = {"device": "cpu", "metric": "accuracy", "response": "fitted", "not": "an option"}
+    record, plain = json.loads(config.record(chosen)), json.loads(config.record())
+    assert (record["device"], record["trainer"]["metric"], record["model"]["response"]) == ("cpu", "accuracy", "fitted")
+    assert (plain["device"], plain["trainer"]["metric"], plain["model"]["response"]) == ("auto",) * 3
+    assert record.keys() == plain.keys()
+
+
 class Bounded(Options):
     any: str = "x"
     count: int = Field(1, ge=1)

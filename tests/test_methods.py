@@ -337,6 +337,19 @@ def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> No
         make(block_graph, "lazygnn", response="fitted", start="mix")
 
 
+@pytest.mark.parametrize(
+    ("method", "values", "chosen"),
+    [
+        ("lazygnn", {"num_layers": 4}, {"beta": 0.19, "response": "fitted"}),
+        ("lazygnn", {"response": "plain", "beta": 0.123456789}, {"beta": 0.123456789, "response": "plain"}),
+        ("lazygnn-paper", {}, {"beta": 0.5, "response": "plain"}),
+        ("gcn-gas", {}, {}),
+    ],
+)
+def test_what_is_left_open_is_chosen(method: str, values: dict[str, Any], chosen: dict[str, Any]) -> None:
+    assert method_options(resolve(method, "block", values)).chosen() == chosen
+
+
 @pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
 def test_histories_hand_out_what_is_propagated(block_graph: Graph, precision: str, dtype: torch.dtype) -> None:
     history = stored(lazy_part(make(block_graph, "lazygnn", precision=precision)).features)

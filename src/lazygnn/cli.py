@@ -68,14 +68,6 @@ app = typer.Typer(
 )
 RootOption = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-# what `show` calls the looks at the histories, in columns that fit a terminal
-LOOKS = {
-    "mean_age": "age",
-    "drift_norm": "drift",
-    "fixed_point_error": "error",
-    "gradient_cosine": "cosine",
-    "gradient_length": "length",
-}
 # so many lines make a course
 ENOUGH = 5
 RunArgument = Annotated[Path, typer.Argument(help="A run folder that `train` wrote.")]
@@ -202,7 +194,7 @@ def show(run: RunArgument) -> None:
     """Prints the resolved configuration, the course and the result of a run."""
     opened = Run.open(run)
     console = Console()
-    console.print_json(opened.config().record())
+    console.print_json(opened.config().record(opened.chosen()))
     log = opened.history()
     shown = _course(log)
     console.print(_course_table(shown))
@@ -274,7 +266,8 @@ def _course_table(lines: list[dict[str, Any]]) -> Table:
 
 def _laziness_table(lines: list[dict[str, Any]]) -> Table:
     names = list(dict.fromkeys(name for line in lines for name in line["laziness"]))
-    table = Table("epoch", *(LOOKS.get(name, name) for name in names), title="laziness")
+    # in two lines, the names fit a terminal
+    table = Table("epoch", *("_\n".join(name.rsplit("_", 1)) for name in names), title="laziness")
     for line in lines:
         seen = line["laziness"]
         table.add_row(str(line["epoch"]), *(f"{seen[name]:.3f}" if name in seen else "" for name in names))

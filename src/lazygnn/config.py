@@ -23,6 +23,10 @@ class Options(BaseModel):
         """The options whose values have no effect beside the others: why, and what to do."""
         return {}
 
+    def chosen(self) -> dict[str, Any]:
+        """What is taken for the options that leave the choice open."""
+        return {}
+
 
 T = TypeVar("T", bound=Options)
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
@@ -62,9 +66,12 @@ class Config(Options):
     trainer: TrainerOptions
     model: dict[str, Any]
 
-    def record(self) -> str:
-        """The resolved configuration as JSON."""
-        return json.dumps(self.model_dump(), indent=2)
+    def record(self, chosen: Mapping[str, Any] = {}) -> str:
+        """The resolved configuration as JSON, with what was `chosen` in place of options that leave it open."""
+        values = self.model_dump()
+        for group in (values, values["trainer"], values["model"]):
+            group.update({name: chosen[name] for name in group.keys() & chosen.keys()})
+        return json.dumps(values, indent=2)
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from lazygnn.data.folder import HEADER, save_folder
 from lazygnn.data.partition import PartitionMethod, default_cache, describe, partition
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph, without_warnings
-from lazygnn.methods import Place, build, build_model, place_graph
+from lazygnn.methods import Place, build, build_model, method_options, place_graph
 from lazygnn.model import Model
 from lazygnn.training import EpochReport, Trainer, evaluate, infer
 from lazygnn.training.checkpoint import CheckpointFolder
@@ -90,7 +90,12 @@ def resume(path: Path, *, device: str | None = None, root: str | None = None, qu
 def _trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Trainer:
     torch.manual_seed(config.seed)
     built = build(config, graph, device, folder=run.path / HISTORIES, cache=default_cache())
-    return Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
+    trainer = Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
+    metric, _ = find_metric(config.trainer.metric, built.graph.task)
+    # on a GPU, a step is replayed or not batch by batch
+    replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
+    run.save_chosen({"device": str(device), "metric": metric} | replay | method_options(config).chosen())
+    return trainer
 
 
 def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str, Any]:

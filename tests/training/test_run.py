@@ -72,6 +72,12 @@ def test_the_result_is_empty_until_training_ends(run: Run) -> None:
     assert run.result() == {"val": 0.5, "test": None}
 
 
+def test_what_was_chosen_is_empty_until_the_model_is_built(run: Run) -> None:
+    assert run.chosen() == {}
+    run.save_chosen({"device": "cpu"})
+    assert run.chosen() == {"device": "cpu"}
+
+
 def test_a_folder_that_holds_something_is_refused(run: Run, config: Config, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"`.*run` exists and is not empty; choose another `--out` or remove it"):
         Run.create(run.path, config)

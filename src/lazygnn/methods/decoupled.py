@@ -1,7 +1,7 @@
 """Transform, then propagate: the MLP alone, APPNP, and LazyGNN with our defaults and with the paper's."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -70,6 +70,11 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
                 "set `halo=frozen`, or leave `halo_gradients` out"
             )
         return found
+
+    def chosen(self) -> dict[str, Any]:
+        """The start value's mix, and whether the answer is fitted."""
+        beta = round(mix_of(self), 6) if self.beta is None else self.beta
+        return super().chosen() | {"beta": beta, "response": "fitted" if self.is_fitted else "plain"}
 
     @property
     def is_fitted(self) -> bool:

@@ -17,7 +17,7 @@ from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.training.trainer import EpochReport
 
 CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safetensors", "result.json", "curves.png"
-CHECKPOINTS, HISTORIES = "checkpoints", "histories"
+CHECKPOINTS, HISTORIES, CHOSEN = "checkpoints", "histories", "chosen.json"
 _REPORTED = {"epoch", "loss", "seconds", "scores"}
 
 
@@ -55,6 +55,14 @@ class Run:
             return check_options(Config, content)
         except ConfigError as error:
             raise CheckpointError(f"`{self.path / CONFIG}` is not the configuration of a run: {error}") from error
+
+    def save_chosen(self, values: dict[str, Any]) -> None:
+        """Writes what was taken for the options that leave the choice open."""
+        self._write_json(CHOSEN, values)
+
+    def chosen(self) -> dict[str, Any]:
+        """What was taken for those options; empty before the model is built."""
+        return self._read_json(CHOSEN) if (self.path / CHOSEN).is_file() else {}
 
     def log(self, report: EpochReport) -> None:
         """Adds a line for an epoch."""
@@ -104,7 +112,7 @@ class Run:
 
     def save_result(self, result: dict[str, Any]) -> None:
         """Writes the final scores."""
-        self._replace(RESULT, (json.dumps(result, indent=2) + "\n").encode())
+        self._write_json(RESULT, result)
 
     def result(self) -> dict[str, Any]:
         """The final scores; empty before training has ended."""
@@ -122,6 +130,9 @@ class Run:
         temporary = self.path / f"{name}.tmp"
         temporary.write_bytes(content)
         temporary.replace(self.path / name)
+
+    def _write_json(self, name: str, content: dict[str, Any]) -> None:
+        self._replace(name, (json.dumps(content, indent=2) + "\n").encode())
 
     def _read_json(self, name: str) -> dict[str, Any]:
         try:
