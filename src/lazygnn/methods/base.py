@@ -30,13 +30,13 @@ class ClusterOptions(Options):
     num_parts: int = Field(1, ge=1, description="parts the graph is cut into; 1 means full batch")
     parts_per_batch: int = Field(1, ge=1, description="parts drawn together")
     partition: Literal["metis", "random", "contiguous"] = Field("metis", description="how the graph is cut")
-    partition_seed: int = Field(0, ge=0, description="seed of the cut, the same for every seed of the run")
+    partition_seed: int = Field(0, ge=0, description="seed of the partition, the same for every seed of the run")
     halo: Literal["frozen", "paper", "features", "none"] = Field("frozen", description="neighbours around a batch")
     features: Literal["device", "host"] = Field("device", description="where features stay between batches")
     edges: Literal["device", "host"] | None = Field(
         None, description="where edges stay between batches; empty is where the features stay"
     )
-    keep_batches: bool = Field(True, description="keep the cuts of single parts in memory")
+    keep_batches: bool = Field(True, description="keep in memory what a batch of one part sees of the graph")
 
     def ignored(self) -> dict[str, str]:
         """Several parts a batch, of a graph that is not cut."""
