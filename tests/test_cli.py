@@ -131,6 +131,24 @@ def test_list_shows_what_an_option_may_be_and_what_the_recipe_says(lazygnn: Comm
     assert row("keep_batches", "cluster-gcn")[1::2] == ["true", "true or false"]
 
 
+def test_list_marks_the_recipes_whose_data_are_not_for_download(lazygnn: Command) -> None:
+    recipes, legend = lazygnn("list", "lazygnn").out.splitlines()[-2:]
+    assert recipes == "recipes for: cora, citeseer, pubmed, wordnet-small, arxiv*, wordnet*"
+    assert legend == "* not for download: needs `<name>.npz` of your own in the folder of data files (`--root`)"
+
+
+def test_prepare_says_in_words_what_its_json_counts(lazygnn: Command, dataset: Path) -> None:
+    done = lazygnn("prepare", dataset, "--num-parts", 4, "--partition", "random", "--num-layers", 3)
+    assert done.status == 0
+    found = done.result
+    assert (found["nodes"], found["smallest_part"], found["largest_part"]) == (60, 15, 15)
+    (words,) = done.err.splitlines()
+    assert words.startswith(f"60 nodes, {found['edges']} edges, in 4 parts of 15 to 15 nodes; ")
+    assert f"; {100 * found['edge_cut']:.1f}% of the edges lie between parts; nodes around a part, for each" in words
+    assert f"{found['mean_halo']:.2f} within 1 hop (at most {found['max_halo']:.2f})" in words
+    assert words.endswith(f"{found['mean_deep_halo']:.2f} within 3 hops")
+
+
 def test_names_of_options_are_whole_on_a_narrow_terminal(lazygnn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert "checkpoint_minutes" in lazygnn("list", "lazygnn").out

@@ -104,7 +104,7 @@ def list_command(
     if method is not None:
         for group, options in (("training", TrainerOptions), (method, find_method(method).options)):
             console.print(_options_table(group, options, recipe(method, dataset)))
-        console.print(f"recipes for: {', '.join(recipe_names(method))}", soft_wrap=True, highlight=False)
+        console.print(_recipes_line(method), soft_wrap=True, highlight=False)
         return
     width = max(map(len, METHODS))
     for name, entry in METHODS.items():
@@ -124,10 +124,11 @@ def prepare(
     out: Annotated[Path | None, typer.Option(help="Also write the graph as a folder that is memory-mapped.")] = None,
 ) -> None:
     """Downloads, checks and partitions a data set ahead of time; prints edge cut and halo sizes as JSON."""
-    with Console(stderr=True).status(f"loading {dataset}") as status:
-        typer.echo(
-            json.dumps(workflow.prepare(dataset, num_parts, partition, num_layers, seed, root, out, status.update))
-        )
+    console = Console(stderr=True)
+    with console.status(f"loading {dataset}") as status:
+        found = workflow.prepare(dataset, num_parts, partition, num_layers, seed, root, out, status.update)
+    console.print(_in_words(found), soft_wrap=True, highlight=False)
+    typer.echo(json.dumps(found))
 
 
 @app.command(cls=Train)
@@ -231,6 +232,25 @@ def doctor() -> None:
     ):
         table.add_row(package, _version(package))
     Console().print(table)
+
+
+def _recipes_line(method: str) -> str:
+    """The data sets a method has a recipe for; a star and a second line for those that are not for download."""
+    names = recipe_names(method)
+    own = [name for name in names if name != EMBEDDED and name not in SOURCES]
+    line = f"recipes for: {', '.join(f'{name}*' if name in own else name for name in names)}"
+    legend = "\n* not for download: needs `<name>.npz` of your own in the folder of data files (`--root`)"
+    return line + legend if own else line
+
+
+def _in_words(found: dict[str, Any]) -> str:
+    """What `prepare` found, with units."""
+    return (
+        f"{found['nodes']:,} nodes, {found['edges']:,} edges, in {found['num_parts']} parts of "
+        f"{found['smallest_part']:,} to {found['largest_part']:,} nodes; {found['edge_cut']:.1%} of the edges lie "
+        f"between parts; nodes around a part, for each node in it: {found['mean_halo']:.2f} within 1 hop (at most "
+        f"{found['max_halo']:.2f}), {found['mean_deep_halo']:.2f} within {found['num_layers']} hops"
+    )
 
 
 def _course(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
