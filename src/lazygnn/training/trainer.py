@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -240,9 +240,12 @@ class Trainer:
         self._epoch_seconds += time.perf_counter() - started
 
     def _train_batch(self, batch: Batch) -> Tensor:
-        if self._graphed is not None and self._is_steady(batch):
-            return self._replay(self._graphed, batch)
-        return self._step(self._uploads.take(batch), self._look_ahead)
+        graphed = self._graphed if batch.lasting else None
+        if graphed is not None and self._is_steady(batch):
+            return self._replay(graphed, batch)
+        # a step that is looked at, and so not replayed, must not take more memory than those that are
+        with nullcontext() if graphed is None else to_be_replayed():
+            return self._step(self._uploads.take(batch), self._look_ahead)
 
     def _replay(self, graphed: GraphedStep, batch: Batch) -> Tensor:
         """Takes a step as a graph does, which finds laid out what it reads and is told what the next one reads."""
