@@ -34,6 +34,7 @@ RECIPE: dict[str, Any] = {
 LEARNING_RATES: dict[Norm, float] = {"none": 0.01, "batch": 0.005}
 PLAIN: dict[str, Any] = {"response": "plain"}
 PAPER: dict[str, Any] = {"num_layers": 2, "beta": 0.5, "gamma": 0.5}
+LABELS: dict[str, Any] = {"label_step": True}
 FEW_PARTS: dict[str, Any] = {"num_parts": 20, "parts_per_batch": 2, "num_layers": 4, "epochs": 200}
 # batches with few labels make noisy steps, which a falling learning rate averages
 PARTS: dict[str, Any] = {
@@ -74,6 +75,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fitted to 0.6, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.6}),
     "fitted to 0.8, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.8}),
     "fitted to 0.9, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.9}),
+    "fitted to 0.7, 1 step, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 1, "level": 0.7}),
+    "fitted to 0.8, 1 step, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 1, "level": 0.8}),
+    "fitted to 0.8, 2 steps, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 2, "level": 0.8}),
     "2 of 20 parts, fitted to 0.8, 4 steps": ("lazygnn", FEW_PARTS | {"level": 0.8}),
     "2 of 20 parts, fitted to 0.9, 4 steps": ("lazygnn", FEW_PARTS | {"level": 0.9}),
     "6 of 60 parts": ("lazygnn", PARTS),

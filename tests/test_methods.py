@@ -26,7 +26,7 @@ from lazygnn.methods import (
     resolve,
 )
 from lazygnn.methods.base import Cut
-from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
+from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, diffuse
 from lazygnn.response import fit_response
 from lazygnn.training import Trainer
 from lazygnn.warmstart import Drift, Mix
@@ -324,6 +324,33 @@ def test_gradients_for_the_halo_change_nothing_where_there_is_none(block_graph: 
     for without, kept_too in zip(grads[:2], grads[2:], strict=True):
         for one, other in zip(without, kept_too, strict=True):
             torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("values", [{}, {"response": "plain"}, {"start": "mix"}], ids=str)
+def test_a_step_is_taken_on_labelled_rows_where_asked(block_graph: Graph, values: dict[str, Any]) -> None:
+    built = make(block_graph, "lazygnn", label_step=True, num_layers=1, dropout=0.0, **values)
+    (batch,) = built.loader
+    assert batch.labelled is not None
+    assert torch.equal(batch.labelled.rows, block_graph.masks["train"].nonzero()[:, 0])
+    prop, x = lazy_part(built), torch.rand(block_graph.num_nodes, 3, generator=torch.Generator().manual_seed(0))
+    out = prop.train()(x, batch)
+    twice = diffuse([block_graph.adj] * 2, x, x, 0.1)
+    torch.testing.assert_close(out[batch.labelled.rows], twice[batch.labelled.rows])
+    if not values:
+        assert prop.response == fit_response(block_graph.adj, 0.1, 1, further=1, mix=1 - 0.9**0.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_parts": 4}, "`label_step` needs the whole graph in a batch, and `num_parts` is 4"),
+        ({"gamma": 0.5}, "`label_step` starts from the fresh gradient, and `gamma` or `halo_gradients` keep one"),
+        ({"halo_gradients": True}, "`label_step` starts from the fresh gradient"),
+    ],
+)
+def test_a_step_on_labelled_rows_has_its_conditions(block_graph: Graph, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make(block_graph, "lazygnn", label_step=True, **values)
 
 
 def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> None:

@@ -7,11 +7,12 @@ from torch import Tensor
 
 from lazygnn.batch import Batch
 from lazygnn.data import ClusterLoader
+from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
-from lazygnn.history import open_history
+from lazygnn.history import StoredHistory, open_history
 from lazygnn.propagation import LazyPropagation
 from lazygnn.response import Response, fit_response, standing_answer
-from lazygnn.warmstart import Drift, Mix
+from lazygnn.warmstart import Drift, Mix, WarmStart
 
 ALPHA = 0.1
 N, C = 40, 3
@@ -216,3 +217,83 @@ def test_a_mix_that_keeps_no_inputs_knows_no_change() -> None:
     with pytest.raises(ValueError, match=r"Mix\(weight=0.5\) keeps no inputs, so a change .* got 0.8"):
         Mix(0.5).targets(rows(0), rows(1), None, 0.8)
     assert torch.equal(Mix(1.0).targets(rows(0), rows(1), None, 0.8), 0.8 * rows(0))
+
+
+@pytest.fixture
+def labelled_graph(graph: Graph) -> Graph:
+    train = torch.arange(N) % 3 == 0
+    return Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, {"train": train})
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("mix", [0.0, 0.3])
+def test_a_step_on_labelled_rows_is_the_last_one_of_the_polynomial(
+    labelled_graph: Graph, num_layers: int, mix: float
+) -> None:
+    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
+    response = fit_response(labelled_graph.adj, ALPHA, num_layers, further=1, mix=mix)
+    prop, batch = lazy(response, mix), Batch.full(labelled_graph, num_layers, label_step=True)
+    before, after = rows(0), rows(1)
+    prop(before, batch)
+    assert isinstance(prop.features, StoredHistory)
+    stored = prop.features.values.parts["rows"].clone()
+    out = prop(after, batch)
+    kept = prop.features.values.parts["rows"]
+    # what is kept has not taken the step, and neither have rows without a label
+    torch.testing.assert_close(out[~train], kept[~train], rtol=0, atol=0)
+    expected = torch.lerp(stored, before, mix)
+    for _ in range(num_layers + 1):
+        expected = (1 - ALPHA) * adj @ expected + ALPHA * before
+    expected = expected + polynomial(response.polynomial(ALPHA), adj, after - before)
+    torch.testing.assert_close(out[train], expected[train], rtol=0, atol=1e-12)
+    for _ in range(400):
+        out = prop(after, batch)
+    if mix == 0:
+        torch.testing.assert_close(out, solution(labelled_graph, after), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_the_gradient_of_labelled_rows_is_their_polynomial(labelled_graph: Graph, num_layers: int) -> None:
+    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
+    response = fit_response(labelled_graph.adj, ALPHA, num_layers, further=1)
+    prop, batch = lazy(response), Batch.full(labelled_graph, num_layers, label_step=True)
+    grad, leaf = rows(5) * train.unsqueeze(1), rows(1).requires_grad_()
+    prop(leaf, batch).backward(grad)
+    assert leaf.grad is not None
+    torch.testing.assert_close(leaf.grad, polynomial(response.polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
+    # rows without a label are not lost if a loss looks at them all the same
+    leaf.grad = None
+    prop(leaf, batch).backward(rows(5))
+    assert leaf.grad is not None
+    wanted = solution(labelled_graph, rows(5))
+    assert float((leaf.grad * wanted).sum() / (leaf.grad.norm() * wanted.norm())) > 0.75
+
+
+def test_plain_steps_take_a_step_on_labelled_rows_too(labelled_graph: Graph) -> None:
+    adj, train, x = labelled_graph.adj.to_dense(), labelled_graph.masks["train"], rows(0).requires_grad_()
+    out = lazy(None)(x, Batch.full(labelled_graph, 1, label_step=True))
+    grad = rows(5) * train.unsqueeze(1)
+    out.backward(grad)
+    twice = polynomial(Response.plain(2).polynomial(ALPHA), adj, x.detach())
+    torch.testing.assert_close(out[train], twice[train], rtol=0, atol=1e-12)
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, polynomial(Response.plain(2).polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
+
+
+def test_a_step_on_labelled_rows_keeps_no_gradient(labelled_graph: Graph) -> None:
+    def store(start: WarmStart) -> StoredHistory:
+        return open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64)
+
+    prop = LazyPropagation(ALPHA, store(Mix(0.5)), store(Mix(0.5)))
+    out = prop(rows(0).requires_grad_(), Batch.full(labelled_graph, 1, label_step=True))
+    with pytest.raises(ValueError, match="starts from the fresh gradient; give `gradients=None`"):
+        out.backward(rows(1))
+
+
+def test_a_step_on_labelled_rows_needs_labels(graph: Graph) -> None:
+    for masks in ({}, {"train": torch.zeros(N, dtype=torch.bool)}):
+        bare = Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, masks)
+        with pytest.raises(GraphError, match="has no training nodes; give it labels"):
+            Batch.full(bare, 1, label_step=True)
+    with pytest.raises(ValueError, match="`further` must be at least 0, got -1"):
+        fit_response(graph.adj, ALPHA, 2, further=-1)

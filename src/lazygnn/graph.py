@@ -144,9 +144,10 @@ class Graph:
     @property
     def num_train(self) -> int:
         """Number of training nodes; a graph without any cannot be trained on."""
-        if "train" not in self.masks:
+        found = int(self.masks["train"].sum()) if "train" in self.masks else 0
+        if found == 0:
             raise GraphError(f"graph `{self.name}` has no training nodes; give it labels `y` and a `train_mask`")
-        return int(self.masks["train"].sum())
+        return found
 
     def to(self, target: torch.device | torch.dtype | str) -> "Graph":
         """Moves everything to a device, or features and adjacency to a dtype."""

@@ -6,7 +6,7 @@ iteration run on the gradient, Eqs. (11)-(12), so no intermediate value is ever 
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from lazygnn import ops
-from lazygnn.batch import Batch, check_batch
+from lazygnn.batch import Batch, Labelled, check_batch
 from lazygnn.graph import check_num_nodes
 from lazygnn.history import History, NoHistory, StoredHistory, pad_rows
 from lazygnn.ops import Adjacency
@@ -124,7 +124,7 @@ class LazyPropagation(Diffusion):
         features: History of what the forward pass has propagated; its warm start holds `beta`.
         gradients: The same for the backward pass and `gamma`; `None` keeps nothing and starts from the fresh gradient.
         response: How a pass answers a change of its input, forward and backward; `None` takes plain steps. Anything
-            else needs a feature history that keeps inputs.
+            else needs a feature history that keeps inputs. A step on labelled rows is one more step of it.
         eval_layers: Exact steps in inference; `None` solves for the fixed point.
         eval_tolerance: Tolerance of that fixed point, relative to its input.
     """
@@ -232,7 +232,7 @@ def _propagate(x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagat
 class _Propagate(Function):
     @staticmethod
     def forward(ctx: Any, x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:
-        x = _pass(x_in, batch, prop, prop.features)
+        x = _pass(x_in, batch, prop, prop.features, batch.labelled)
         ctx.batch, ctx.prop, ctx.num_fresh = batch, prop, len(x_in)
         return x[: batch.num_targets]
 
@@ -241,27 +241,64 @@ class _Propagate(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         batch, prop = ctx.batch, ctx.prop
         grad = pad_rows(grad.contiguous(), ctx.num_fresh)  # the halo has no loss
-        g = _pass(grad, batch, prop, prop.gradients)
+        if batch.labelled is None:
+            g = _pass(grad, batch, prop, prop.gradients)
+        else:
+            g = _pass_from_labels(grad, batch, batch.labelled, prop)
         prop.see_gradient(grad, g, batch)
         return pad_rows(g[: batch.num_targets], ctx.num_fresh), None, None
 
 
-def _pass(fresh: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation, history: History) -> Tensor:
-    """Eqs. (16)-(18) with the features and their history, Eqs. (19)-(21) with the gradients and theirs."""
-    response = Response.plain(len(batch.adjs)) if prop.response is None else prop.response
-    if len(response.sources) != len(batch.adjs):
-        steps = len(response.sources)
-        raise ValueError(f"batch has {len(batch.adjs)} layers, the response is for {steps}; build it for as many")
-    plain, nodes = response.is_plain, batch.nodes
+def _pass(
+    fresh: Tensor,
+    batch: Batch,
+    prop: ExactPropagation | LazyPropagation,
+    history: History,
+    labelled: Labelled | None = None,
+) -> Tensor:
+    """Eqs. (16)-(18) with the features and their history, Eqs. (19)-(21) with the gradients and theirs.
+
+    What is stored has not taken the step on labelled rows.
+    """
+    response, nodes = _response(batch, prop), batch.nodes
     if batch.whole and isinstance(history, StoredHistory):
         check_num_nodes(history.values.num_rows, len(nodes))
+    plain = response.is_plain
     x, then = history.start(nodes, batch.num_targets, fresh, response.start, with_then=not plain)  # Eqs. (16), (19)
-    sources = repeat(fresh, len(batch.adjs)) if plain else _sources(fresh, then, response)
+    sources = repeat(fresh) if plain else _sources(fresh, then, response)
     # held by `sources` where it is needed
     del then
-    x = ops.run_steps(batch.adjs, x, sources, prop.alpha)  # Eqs. (17), (20)
+    x = ops.run_steps(batch.adjs, x, islice(sources, len(batch.adjs)), prop.alpha)  # Eqs. (17), (20)
     history.push(batch.targets, x, fresh)  # Eqs. (18), (21)
-    return x
+    if labelled is None:
+        return x
+    rows = labelled.rows
+    return x.index_copy(0, rows, ops.run_steps([labelled.adj], x, [next(sources)[rows]], prop.alpha))
+
+
+def _pass_from_labels(
+    grad: Tensor, batch: Batch, labelled: Labelled, prop: ExactPropagation | LazyPropagation
+) -> Tensor:
+    """Eqs. (19)-(20) for a gradient that is zero but on labelled rows: its first product needs no other rows."""
+    if not isinstance(prop.gradients, NoHistory):
+        raise ValueError("a step on labelled rows starts from the fresh gradient; give `gradients=None`")
+    response, rows = _response(batch, prop), labelled.rows
+    first, *others = response.sources
+    # a row without a label has taken one step less
+    source = (response.start / prop.alpha) * grad
+    source[rows] = first * grad[rows]
+    x = ops.step(labelled.adj.T, response.start * grad[rows], source, prop.alpha)
+    return ops.run_steps(batch.adjs, x, (weight * grad for weight in others), prop.alpha)
+
+
+def _response(batch: Batch, prop: ExactPropagation | LazyPropagation) -> Response:
+    num_layers = len(batch.adjs) + (batch.labelled is not None)
+    if prop.response is None:
+        return Response.plain(num_layers)
+    if len(prop.response.sources) != num_layers:
+        steps = len(prop.response.sources)
+        raise ValueError(f"batch has {num_layers} layers, the response is for {steps}; build it for as many")
+    return prop.response
 
 
 def _sources(fresh: Tensor, then: Tensor | None, response: Response) -> Iterator[Tensor]:

@@ -50,6 +50,7 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     response: Literal["auto", "fitted", "plain"] = Field(
         "auto", description="answer to a change of the input; auto is fitted, but plain for a mix, which sees no change"
     )
+    label_step: bool = Field(False, description="one step more on labelled rows, where the loss looks; full batch only")
     level: float = Field(0.8, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
     eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
@@ -139,11 +140,18 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
         # targets start from the fresh gradient; only the halo stands at what was kept
         gradients = history("gradients", Mix(1.0))
 
+    if options.label_step and not isinstance(gradients, NoHistory):
+        raise ConfigError(
+            "`label_step` starts from the fresh gradient, and `gamma` or `halo_gradients` keep one; leave them out"
+        )
     if options.response == "fitted" and options.start != "drift":
         raise ConfigError("`response=fitted` looks at changes of the input, which `start=drift` keeps; set that too")
     mix, response = mix_of(options), None
     if place.training and options.is_fitted:
-        response = fit_response(graph.adj, options.alpha, options.num_layers, mix=mix, level=options.level)
+        further = int(options.label_step)
+        response = fit_response(
+            graph.adj, options.alpha, options.num_layers, further=further, mix=mix, level=options.level
+        )
     propagation = LazyPropagation(
         options.alpha,
         history("features", start(mix)),
@@ -160,7 +168,8 @@ def _rows(options: MLPOptions, cut: Cut, place: Place) -> Loader:
 
 
 def _layers(options: APPNPOptions, cut: Cut, place: Place) -> Loader:
-    return make_loader(options, cut, place, options.num_layers)
+    label_step = isinstance(options, LazyGNNOptions) and options.label_step
+    return make_loader(options, cut, place, options.num_layers, label_step=label_step)
 
 
 MLP_ALONE = Method("a multi-layer perceptron that does not see the graph", "-", MLPOptions, _mlp, _rows)
