@@ -30,6 +30,9 @@ CONTENDERS = {
     ),
     "ours": Contender("two steps, the default", "lazygnn", {"num_layers": 2}, LAZY),
     "ours-one-step": Contender("one step, the default", "lazygnn", {"num_layers": 1}, LAZY),
+    "ours-one-and-labels": Contender(
+        "one step, and one on labelled rows", "lazygnn", {"num_layers": 1, "label_step": True}, LAZY
+    ),
     "ours-plain": Contender("two plain steps", "lazygnn", {"num_layers": 2, "response": "plain"}, LAZY),
 }
 
