@@ -17,6 +17,7 @@ from lazygnn.graph import Graph
 from lazygnn.history import named_histories
 from lazygnn.methods import Place, build
 from lazygnn.models import Decoupled
+from lazygnn.ops import to_be_replayed
 
 CONTENDERS = {
     "exact": Contender(
@@ -78,7 +79,8 @@ def _measure(contender: Contender, recipe: str, graph: Graph, precision: Precisi
     lazy = contender.method == "lazygnn"
     values = precision.stored | {"num_parts": 1} if lazy else precision.options
     config = contender.resolve(recipe, values)
-    with kernels(plain=False):
+    # as in training
+    with kernels(plain=False), to_be_replayed():
         built = build(config, graph, device, folder=None)
         assert isinstance(built.model, Decoupled)
         (batch,) = built.loader.sweep()

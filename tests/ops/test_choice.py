@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -58,11 +59,13 @@ def test_a_small_product_is_for_the_kernels_only_where_it_is_replayed(
     monkeypatch.setattr(ops, "_LARGE_PRODUCT", 20)
     assert ops._kernels(matrix(9), tensor()) is kernels
     assert ops._kernels(matrix(0), tensor()) is reference
-    ops._replayed.set(False)
+    ops._replayed = False
     assert ops._kernels(matrix(9), tensor()) is reference
     assert ops._kernels(matrix(10), tensor()) is kernels
-    with ops.to_be_replayed():
+    with ops.to_be_replayed(), ThreadPoolExecutor(1) as other:
         assert ops._kernels(matrix(9), tensor()) is kernels
+        # where a backward pass runs
+        assert other.submit(ops._kernels, matrix(9), tensor()).result() is kernels
 
 
 def test_a_variable_of_the_environment_asks_for_plain_products(

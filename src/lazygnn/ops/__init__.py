@@ -9,7 +9,6 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
 from types import ModuleType
@@ -49,7 +48,8 @@ _SWITCH = "LAZYGNN_KERNELS"
 # and for a product to look at its pattern first
 _LARGE = 1 << 27
 _LARGE_PRODUCT = 1 << 29
-_replayed = ContextVar("replayed", default=False)
+# no variable of a context: a backward pass runs in a thread of its own
+_replayed = False
 _FUSED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -101,11 +101,12 @@ def activations(x: Tensor) -> ModuleType | None:
 @contextmanager
 def to_be_replayed() -> Iterator[None]:
     """Says that what is launched here is launched once and replayed many times, as a CUDA graph."""
-    before = _replayed.set(True)
+    global _replayed
+    before, _replayed = _replayed, True
     try:
         yield
     finally:
-        _replayed.reset(before)
+        _replayed = before
 
 
 def history_rows(*tensors: Tensor) -> ModuleType | None:
@@ -151,7 +152,7 @@ def _kernels(matrix: Csr, *operands: Tensor | None) -> ModuleType:
 
 def _pays(work: int, enough: int) -> bool:
     """Whether a kernel of Triton is worth its launch: where there is enough to do, or where it is replayed."""
-    return work >= enough or (work > 0 and _replayed.get())
+    return work >= enough or (work > 0 and _replayed)
 
 
 def _recorded(*tensors: Tensor) -> bool:
