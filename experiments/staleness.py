@@ -88,6 +88,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "6 of 60 parts, halo gradients, 100 epochs": ("lazygnn", HALO_GRADIENTS | MEDIUM),
     "6 of 60 parts, halo gradients, 40 epochs": ("lazygnn", HALO_GRADIENTS | SHORT),
     "6 of 60 parts, halo gradients, 40 epochs, rate 0.003": ("lazygnn", HALO_GRADIENTS | SHORT | SLOW),
+    "6 of 60 parts, halo gradients, 100 epochs, rate 0.003": ("lazygnn", HALO_GRADIENTS | MEDIUM | SLOW),
     "6 of 60 parts, halo gradients, rate 0.003": ("lazygnn", HALO_GRADIENTS | SLOW),
     "6 of 60 parts, halo gradients, 400 epochs, rate 0.003": ("lazygnn", HALO_GRADIENTS | LONG | SLOW),
 }
