@@ -77,6 +77,7 @@ def test_the_full_loader_gives_the_same_batch_every_epoch(path_graph: Graph) -> 
     loader = FullLoader(path_graph, 2)
     (first,), (second,) = loader, loader
     assert first is second
+    assert first.lasting
     assert len(loader) == 1
     assert len(first.adjs) == 2
 
@@ -87,7 +88,7 @@ def test_features_alone_may_stay_behind_and_follow_later(block_graph: Graph) -> 
     assert mixed.x is batch.x
     assert {tensor.device for tensor in list(mixed.tensors())[1:]} == {meta}
     assert mixed.adjs[0] is mixed.adjs[1]
-    assert mixed.whole
+    assert mixed.whole and mixed.lasting
     mixed.adjs[0].derived["plan"] = "worked out before"
     for there in (mixed.to(meta), mixed.rest_to(meta)):
         assert there.nodes is mixed.nodes

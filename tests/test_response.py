@@ -8,7 +8,7 @@ from torch import Tensor
 from lazygnn.batch import Batch
 from lazygnn.data import ClusterLoader
 from lazygnn.graph import Graph
-from lazygnn.history import open_history
+from lazygnn.history import StoredHistory, open_history
 from lazygnn.propagation import LazyPropagation
 from lazygnn.response import Response, fit_response, standing_answer
 from lazygnn.warmstart import Drift, Mix
@@ -216,3 +216,56 @@ def test_a_mix_that_keeps_no_inputs_knows_no_change() -> None:
     with pytest.raises(ValueError, match=r"Mix\(weight=0.5\) keeps no inputs, so a change .* got 0.8"):
         Mix(0.5).targets(rows(0), rows(1), None, 0.8)
     assert torch.equal(Mix(1.0).targets(rows(0), rows(1), None, 0.8), 0.8 * rows(0))
+
+
+@pytest.fixture
+def labelled_graph(graph: Graph) -> Graph:
+    train = torch.arange(N) % 3 == 0
+    return Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, {"train": train})
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("mix", [0.0, 0.3])
+def test_a_step_on_labelled_rows_is_the_last_one_of_the_polynomial(
+    labelled_graph: Graph, num_layers: int, mix: float
+) -> None:
+    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
+    response = fit_response(labelled_graph.adj, ALPHA, num_layers, degree=num_layers + 1, mix=mix)
+    prop, batch = lazy(response, mix), Batch.full(labelled_graph, num_layers, label_step=True)
+    before, after = rows(0), rows(1)
+    prop(before, batch)
+    assert isinstance(prop.features, StoredHistory)
+    stored = prop.features.values.parts["rows"].clone()
+    out = prop(after, batch)
+    kept = prop.features.values.parts["rows"]
+    # what is kept has not taken the step, and neither have rows without a label
+    torch.testing.assert_close(out[~train], kept[~train], rtol=0, atol=0)
+    expected = torch.lerp(stored, before, mix)
+    for _ in range(num_layers + 1):
+        expected = (1 - ALPHA) * adj @ expected + ALPHA * before
+    expected = expected + polynomial(response.polynomial(ALPHA), adj, after - before)
+    torch.testing.assert_close(out[train], expected[train], rtol=0, atol=1e-12)
+    for _ in range(400):
+        out = prop(after, batch)
+    if mix == 0:
+        torch.testing.assert_close(out, solution(labelled_graph, after), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("degree", [2, 3])
+def test_the_gradient_of_labelled_rows_is_their_polynomial(labelled_graph: Graph, degree: int) -> None:
+    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
+    answer = fit_response(labelled_graph.adj, ALPHA, 2, degree=degree)
+    features = open_history(N, C, Drift(0.0), dtype=torch.float64, compute_dtype=torch.float64)
+    forward = fit_response(labelled_graph.adj, ALPHA, 2, degree=3)
+    prop = LazyPropagation(ALPHA, features, response=forward, gradient_response=answer)
+    batch, grad = Batch.full(labelled_graph, 2, label_step=True), rows(5) * train.unsqueeze(1)
+    leaf = rows(1).requires_grad_()
+    prop(leaf, batch).backward(grad)
+    assert leaf.grad is not None
+    torch.testing.assert_close(leaf.grad, polynomial(answer.polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
+    # rows without a label are not lost if a loss looks at them all the same
+    leaf.grad = None
+    prop(leaf, batch).backward(rows(5))
+    assert leaf.grad is not None
+    wanted = solution(labelled_graph, rows(5))
+    assert float((leaf.grad * wanted).sum() / (leaf.grad.norm() * wanted.norm())) > 0.75

@@ -17,6 +17,14 @@ from lazygnn.ops import Adjacency, Csr, find_device
 
 
 @dataclass(frozen=True, eq=False)
+class Labelled:
+    """The targets that the loss looks at, `K` of them, for a last step on these alone."""
+
+    rows: Tensor  # [K], places among the targets
+    adj: Adjacency  # [K, V]
+
+
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Targets first, then the halo; `adjs[l]` maps one layer's nodes to the next."""
 
@@ -27,6 +35,8 @@ class Batch:
     num_targets: int
     adjs: Sequence[Adjacency]
     whole: bool = False  # whether this is the whole graph, which no matrix of a part can tell
+    lasting: bool = False  # whether the loader gives this very batch again, so that a step on it can be replayed
+    labelled: Labelled | None = None  # where a pass takes one step more
 
     @property
     def targets(self) -> Tensor:
@@ -70,19 +80,20 @@ class Batch:
 
     def tensors(self) -> Iterator[Tensor]:
         """All that a batch is made of."""
-        for part in (self.x, self.y, self.weight, self.nodes, *self.adjs):
+        last = () if self.labelled is None else (self.labelled.rows, self.labelled.adj)
+        for part in (self.x, self.y, self.weight, self.nodes, *self.adjs, *last):
             yield from _tensors(part)
 
     def _map(self, move: Callable[[Any], Any]) -> "Batch":
         moved = {id(adj): move(adj) for adj in self.adjs}
-        return Batch(
+        return replace(
+            self,
             x=move(self.x),
             y=move(self.y),
             weight=move(self.weight),
             nodes=move(self.nodes),
-            num_targets=self.num_targets,
             adjs=[moved[id(adj)] for adj in self.adjs],
-            whole=self.whole,
+            labelled=None if self.labelled is None else Labelled(move(self.labelled.rows), move(self.labelled.adj)),
         )
 
     def __repr__(self) -> str:
@@ -92,8 +103,11 @@ class Batch:
         )
 
     @staticmethod
-    def full(graph: Graph, num_layers: int) -> "Batch":
-        """The whole graph as one batch: every node a target, the same matrix at every layer."""
+    def full(graph: Graph, num_layers: int, *, label_step: bool = False) -> "Batch":
+        """The whole graph as one batch: every node a target, the same matrix at every layer.
+
+        With `label_step`, a pass takes one step more on the training nodes; the loss must look at these alone.
+        """
         check_graph(graph)
         if not isinstance(num_layers, Integral) or num_layers < 0:
             raise ConfigError(f"`num_layers` is {num_layers!r}; give the number of steps of a pass, 0 or more")
@@ -106,6 +120,8 @@ class Batch:
             num_targets=graph.num_nodes,
             adjs=[graph.adj] * num_layers,
             whole=True,
+            lasting=True,
+            labelled=_labelled(graph) if label_step else None,
         )
 
 
@@ -126,6 +142,13 @@ class _Arriving(Sequence[Adjacency]):
     def __getitem__(self, index: int | slice) -> Adjacency | Sequence[Adjacency]:
         torch.cuda.current_stream(self.adjs[0].device).wait_event(self.arrived)
         return self.adjs[index]
+
+
+def _labelled(graph: Graph) -> Labelled:
+    if not graph.masks.get("train", torch.zeros(1, dtype=torch.bool)).any():
+        raise ConfigError("`label_step` takes a step on the training nodes, and the graph has none; leave it out")
+    rows = graph.masks["train"].nonzero()[:, 0]
+    return Labelled(rows, graph.adj.select(rows))
 
 
 def _tensors(part: Tensor | Csr) -> tuple[Tensor, ...]:

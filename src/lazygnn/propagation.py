@@ -6,7 +6,7 @@ iteration run on the gradient, Eqs. (11)-(12), so no intermediate value is ever 
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from itertools import islice, repeat
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from lazygnn import ops
-from lazygnn.batch import Batch, check_batch
+from lazygnn.batch import Batch, Labelled, check_batch
 from lazygnn.graph import check_num_nodes
 from lazygnn.history import History, NoHistory, StoredHistory, pad_rows
 from lazygnn.ops import Adjacency
@@ -105,6 +105,7 @@ class ExactPropagation(Diffusion):
         self.features: History = NoHistory()
         self.gradients: History = NoHistory()
         self.response: Response | None = None
+        self.gradient_response: Response | None = None
 
     def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
         """Propagates over a full batch."""
@@ -123,8 +124,9 @@ class LazyPropagation(Diffusion):
         alpha: Weight of `x_in` in every step, in (0, 1].
         features: History of what the forward pass has propagated; its warm start holds `beta`.
         gradients: The same for the backward pass and `gamma`; `None` keeps nothing and starts from the fresh gradient.
-        response: How a pass answers a change of its input, forward and backward; `None` takes plain steps. Anything
-            else needs a feature history that keeps inputs.
+        response: How a pass answers a change of its input; `None` takes plain steps. Anything else needs a feature
+            history that keeps inputs. For a batch with a step on labelled rows it has one step more.
+        gradient_response: The same for the backward pass, `response` by default.
         eval_layers: Exact steps in inference; `None` solves for the fixed point.
         eval_tolerance: Tolerance of that fixed point, relative to its input.
     """
@@ -136,6 +138,7 @@ class LazyPropagation(Diffusion):
         gradients: History | None = None,
         *,
         response: Response | None = None,
+        gradient_response: Response | None = None,
         eval_layers: int | None = None,
         eval_tolerance: float = 1e-4,
     ) -> None:
@@ -143,8 +146,9 @@ class LazyPropagation(Diffusion):
         self.features = features
         self.gradients: History = NoHistory() if gradients is None else gradients
         self.response = response
-        if response is not None:
-            for history in (self.features, self.gradients):
+        self.gradient_response = response if gradient_response is None else gradient_response
+        for answer, history in ((self.response, self.features), (self.gradient_response, self.gradients)):
+            if answer is not None:
                 _check_keeps_inputs(history)
         # of the last full batch while the features are measured: what came into the backward pass and what went out
         self._seen: tuple[Tensor, Tensor] | None = None
@@ -232,7 +236,7 @@ def _propagate(x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagat
 class _Propagate(Function):
     @staticmethod
     def forward(ctx: Any, x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:
-        x = _pass(x_in, batch, prop, prop.features)
+        x = _pass(x_in, batch, prop.response, prop.alpha, prop.features, batch.labelled)
         ctx.batch, ctx.prop, ctx.num_fresh = batch, prop, len(x_in)
         return x[: batch.num_targets]
 
@@ -241,27 +245,63 @@ class _Propagate(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         batch, prop = ctx.batch, ctx.prop
         grad = pad_rows(grad.contiguous(), ctx.num_fresh)  # the halo has no loss
-        g = _pass(grad, batch, prop, prop.gradients)
+        if batch.labelled is None:
+            g = _pass(grad, batch, prop.gradient_response, prop.alpha, prop.gradients)
+        else:
+            g = _pass_from_labels(grad, batch, batch.labelled, prop)
         prop.see_gradient(grad, g, batch)
         return pad_rows(g[: batch.num_targets], ctx.num_fresh), None, None
 
 
-def _pass(fresh: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation, history: History) -> Tensor:
+def _pass(
+    fresh: Tensor,
+    batch: Batch,
+    response: Response | None,
+    alpha: float,
+    history: History,
+    labelled: Labelled | None = None,
+) -> Tensor:
     """Eqs. (16)-(18) with the features and their history, Eqs. (19)-(21) with the gradients and theirs."""
-    response = Response.plain(len(batch.adjs)) if prop.response is None else prop.response
-    if len(response.sources) != len(batch.adjs):
-        steps = len(response.sources)
-        raise ValueError(f"batch has {len(batch.adjs)} layers, the response is for {steps}; build it for as many")
-    plain, nodes = response.is_plain, batch.nodes
+    steps, nodes = len(batch.adjs), batch.nodes
+    response = _response_of(steps + (labelled is not None), response)
     if batch.whole and isinstance(history, StoredHistory):
         check_num_nodes(history.values.num_rows, len(nodes))
+    plain = response.is_plain
     x, then = history.start(nodes, batch.num_targets, fresh, response.start, with_then=not plain)  # Eqs. (16), (19)
-    sources = repeat(fresh, len(batch.adjs)) if plain else _sources(fresh, then, response)
+    sources = repeat(fresh) if plain else _sources(fresh, then, response)
     # held by `sources` where it is needed
     del then
-    x = ops.run_steps(batch.adjs, x, sources, prop.alpha)  # Eqs. (17), (20)
+    x = ops.run_steps(batch.adjs, x, islice(sources, steps), alpha)  # Eqs. (17), (20)
     history.push(batch.targets, x, fresh)  # Eqs. (18), (21)
-    return x
+    if labelled is None:
+        return x
+    source = next(sources)[labelled.rows]
+    return x.index_copy(0, labelled.rows, ops.run_steps([labelled.adj], x, [source], alpha))
+
+
+def _pass_from_labels(
+    grad: Tensor, batch: Batch, labelled: Labelled, prop: ExactPropagation | LazyPropagation
+) -> Tensor:
+    """Eqs. (19)-(20) for a gradient that is zero but on labelled rows, whose first product needs no others."""
+    if not isinstance(prop.gradients, NoHistory):
+        raise ValueError("a step on labelled rows starts from the fresh gradient; give `gradients=None`")
+    response = prop.gradient_response or Response.plain(len(batch.adjs) + 1)
+    first, *others = response.sources
+    near = grad[labelled.rows]
+    # what other rows should have after all has gone one step less
+    source = (response.start / prop.alpha) * grad
+    source[labelled.rows] = first * near
+    x = ops.step(labelled.adj.T, response.start * near, source, prop.alpha)
+    return ops.run_steps([batch.adjs[0]] * len(others), x, (weight * grad for weight in others), prop.alpha)
+
+
+def _response_of(num_layers: int, response: Response | None) -> Response:
+    if response is None:
+        return Response.plain(num_layers)
+    if len(response.sources) != num_layers:
+        steps = len(response.sources)
+        raise ValueError(f"batch has {num_layers} layers, the response is for {steps}; build it for as many")
+    return response
 
 
 def _sources(fresh: Tensor, then: Tensor | None, response: Response) -> Iterator[Tensor]:

@@ -54,7 +54,14 @@ class Response:
 
 @torch.no_grad()
 def fit_response(
-    adj: Adjacency, alpha: float, num_layers: int, *, mix: float = 0.0, level: float = 0.8, seed: int = 0
+    adj: Adjacency,
+    alpha: float,
+    num_layers: int,
+    *,
+    degree: int | None = None,
+    mix: float = 0.0,
+    level: float = 0.8,
+    seed: int = 0,
 ) -> Response:
     """The response whose `P` is nearest to `h` in least squares over random inputs, with `P(1) = level`.
 
@@ -64,7 +71,9 @@ def fit_response(
     Args:
         adj: Normalised and symmetric.
         alpha: Weight of the input in a step.
-        num_layers: Products of a pass.
+        num_layers: Products of a pass whose result is stored.
+        degree: Products of `P`, where it has more or fewer of them: further steps, whose result is not stored, or a
+            backward pass that is shorter; `num_layers` by default.
         mix: Share of the input in the start of every pass.
         level: `P(1)`, in (0, 1].
         seed: Of the random inputs.
@@ -76,20 +85,25 @@ def fit_response(
         raise ValueError(f"`mix` must lie in [0, 1], got {mix}")
     if num_layers < 1:
         raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
+    degree = num_layers if degree is None else degree
+    if degree < 1:
+        raise ValueError(f"`degree` must be at least 1, got {degree}")
     # nothing is left of the history, or of the graph
     if 1 in (mix, alpha):
-        return Response.plain(num_layers)
+        return Response.plain(degree)
     generator = torch.Generator().manual_seed(seed)
     probe = torch.randn(adj.num_cols, PROBES, generator=generator).to(adj.device, adj.value.dtype)
     powers = [probe]
-    for _ in range(num_layers):
+    for _ in range(degree):
         powers.append(spmm(adj, powers[-1]))
-    wanted = standing_answer(adj, probe, alpha, num_layers, mix) - level * probe
+    further = max(degree - num_layers, 0)
+    standing = standing_answer(adj, probe, alpha, num_layers, mix)
+    wanted = run_steps([adj] * further, standing, [probe] * further, alpha) - level * probe
     # P = level + (A - I) (b_0 + b_1 A + ...), so that P(1) = level whatever the b are
     basis = torch.stack([(after - before).flatten() for before, after in pairwise(powers)], dim=1).double()
     gram, target = (basis.T @ basis).cpu(), (basis.T @ wanted.flatten().double()).cpu()
     b = torch.linalg.lstsq(gram, target.unsqueeze(1)).solution.flatten().tolist()
-    coefficients = [level, *[0.0] * num_layers]
+    coefficients = [level, *[0.0] * degree]
     for power, weight in enumerate(b):
         coefficients[power] -= weight
         coefficients[power + 1] += weight

@@ -132,10 +132,10 @@ def test_sweep_visits_every_node_and_leaves_the_course_alone() -> None:
 def test_single_parts_are_cut_once_and_kept() -> None:
     loader = ClusterLoader(make_graph(), PTR, 2)
     first = {int(batch.nodes[0]): batch for batch in loader}
-    assert all(batch is first[int(batch.nodes[0])] for batch in loader)
+    assert all(batch is first[int(batch.nodes[0])] and batch.lasting for batch in loader)
     fresh = ClusterLoader(make_graph(), PTR, 2, keep=False)
     one = {int(batch.nodes[0]): batch for batch in fresh}
-    assert all(batch is not one[int(batch.nodes[0])] for batch in fresh)
+    assert all(batch is not one[int(batch.nodes[0])] and not batch.lasting for batch in fresh)
 
 
 @pytest.mark.parametrize("sparse", [False, True])

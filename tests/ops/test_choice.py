@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
 from functools import cache
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -14,8 +15,10 @@ from lazygnn.ops import Csr, reference
 
 
 @pytest.fixture(autouse=True)
-def asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def asked_for(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
+    with ops.to_be_replayed():
+        yield
 
 
 @pytest.fixture
@@ -27,11 +30,11 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def tensor(*, is_cuda: bool = True, dtype: torch.dtype = torch.float32, requires_grad: bool = False) -> Any:
-    return SimpleNamespace(is_cuda=is_cuda, dtype=dtype, requires_grad=requires_grad)
+    return SimpleNamespace(is_cuda=is_cuda, dtype=dtype, requires_grad=requires_grad, shape=(4, 2))
 
 
-def matrix(**given: Any) -> Any:
-    return SimpleNamespace(value=tensor(**given))
+def matrix(num_entries: int = 3, **given: Any) -> Any:
+    return SimpleNamespace(value=tensor(**given), col=range(num_entries))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -47,6 +50,19 @@ def test_what_the_kernels_cannot_do_is_for_the_reference(kernels: ModuleType) ->
     assert ops._kernels(matrix(), tensor(), tensor(requires_grad=True)) is reference
     with torch.no_grad():
         assert ops._kernels(matrix(), tensor(), tensor(requires_grad=True)) is kernels
+
+
+def test_a_small_product_is_for_the_kernels_only_where_it_is_replayed(
+    kernels: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ops, "_LARGE", 20)
+    assert ops._kernels(matrix(9), tensor()) is kernels
+    assert ops._kernels(matrix(0), tensor()) is reference
+    ops._replayed.set(False)
+    assert ops._kernels(matrix(9), tensor()) is reference
+    assert ops._kernels(matrix(10), tensor()) is kernels
+    with ops.to_be_replayed():
+        assert ops._kernels(matrix(9), tensor()) is kernels
 
 
 def test_a_variable_of_the_environment_asks_for_plain_products(

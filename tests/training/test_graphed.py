@@ -177,7 +177,11 @@ def test_an_epoch_that_is_looked_at_is_not_replayed(block_graph: Graph, recorder
     assert all(report.laziness["drift_norm"] > 0 for report in reports if report.laziness)
 
 
-def test_batches_that_are_cut_anew_are_not_replayed(block_graph: Graph, recorder: Recorder) -> None:
+def test_batches_that_are_cut_anew_are_not_replayed(
+    block_graph: Graph, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # nor launched as if they were to be
+    monkeypatch.setattr(Trainer, "_replayed_step", lambda *_: pytest.fail("took the step of a graph"))
     run(make_trainer(block_graph, keep_batches=False))
     run(make_trainer(block_graph, method="graphsage", batch_size=5))
     assert recorder.captured == 0

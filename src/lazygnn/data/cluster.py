@@ -157,6 +157,7 @@ class ClusterLoader:
             nodes=nodes,
             num_targets=len(targets),
             adjs=[local.rows(size) for size in sizes],
+            lasting=self._kept is not None,
         )
 
     def _grow(self, targets: Tensor) -> tuple[Tensor, list[int], Adjacency]:

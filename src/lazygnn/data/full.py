@@ -14,11 +14,14 @@ class FullLoader:
     Args:
         graph: The whole of the batch.
         num_layers: Steps of a pass.
+        label_step: Whether a pass takes one step more on the training nodes.
         edges: Where all of the batch but its features is placed; where the graph is by default.
     """
 
-    def __init__(self, graph: Graph, num_layers: int, *, edges: torch.device | None = None) -> None:
-        batch = Batch.full(graph, num_layers)
+    def __init__(
+        self, graph: Graph, num_layers: int, *, label_step: bool = False, edges: torch.device | None = None
+    ) -> None:
+        batch = Batch.full(graph, num_layers, label_step=label_step)
         self.batch = batch if edges is None else batch.rest_to(edges)
         self.epoch, self.position = 0, 0
 

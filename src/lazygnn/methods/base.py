@@ -12,6 +12,7 @@ from torch import Tensor
 from lazygnn.batch import Loader
 from lazygnn.config import Options
 from lazygnn.data import ClusterLoader, FullLoader
+from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
 from lazygnn.model import Model
@@ -104,13 +105,15 @@ class Method:
     prepare: Callable[[Any, Graph], Graph] = lambda _, graph: graph
 
 
-def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int) -> Loader:
+def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int, *, label_step: bool = False) -> Loader:
     """The whole graph as one batch, or whole parts of it with the halo the options name."""
     if not isinstance(options, ClusterOptions):
         return FullLoader(cut.graph, num_layers)
     edges = place.device if (options.features, options.edges) == ("host", "device") else None
     if len(cut.ptr) == 2:
-        return FullLoader(cut.graph, num_layers, edges=edges)
+        return FullLoader(cut.graph, num_layers, label_step=label_step, edges=edges)
+    if label_step:
+        raise ConfigError(f"`label_step` needs the whole graph in a batch, and `num_parts` is {options.num_parts}")
     # what stays in host memory is moved by the trainer, which knows when
     return ClusterLoader(
         cut.graph,

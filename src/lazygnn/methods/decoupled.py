@@ -1,5 +1,6 @@
 """Transform, then propagate: the MLP alone, APPNP, and LazyGNN with our defaults and with the paper's."""
 
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -50,6 +51,8 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     response: Literal["auto", "fitted", "plain"] = Field(
         "auto", description="answer to a change of the input; auto is fitted, but plain for a mix, which sees no change"
     )
+    label_step: bool = Field(False, description="one step more on labelled rows, where the loss looks; full batch only")
+    gradient_layers: int = Field(0)
     level: float = Field(0.8, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
     eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
@@ -115,14 +118,17 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
 
     if options.response == "fitted" and options.start != "drift":
         raise ConfigError("`response=fitted` looks at changes of the input, which `start=drift` keeps; set that too")
-    mix, response = mix_of(options), None
+    mix, response, gradient_response = mix_of(options), None, None
     if place.training and options.start == "drift" and options.response != "plain":
-        response = fit_response(graph.adj, options.alpha, options.num_layers, mix=mix, level=options.level)
+        fit = partial(fit_response, graph.adj, options.alpha, options.num_layers, mix=mix, level=options.level)
+        response = fit(degree=options.num_layers + options.label_step)
+        gradient_response = fit(degree=options.gradient_layers) if options.gradient_layers else None
     propagation = LazyPropagation(
         options.alpha,
         history("features", start(mix)),
         gradients,
         response=response,
+        gradient_response=gradient_response,
         eval_layers=options.eval_layers,
         eval_tolerance=options.eval_tolerance,
     )
@@ -134,7 +140,8 @@ def _rows(options: MLPOptions, cut: Cut, place: Place) -> Loader:
 
 
 def _layers(options: APPNPOptions, cut: Cut, place: Place) -> Loader:
-    return make_loader(options, cut, place, options.num_layers)
+    label_step = isinstance(options, LazyGNNOptions) and options.label_step
+    return make_loader(options, cut, place, options.num_layers, label_step=label_step)
 
 
 MLP_ALONE = Method("a multi-layer perceptron that does not see the graph", "-", MLPOptions, _mlp, _rows)

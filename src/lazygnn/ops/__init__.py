@@ -1,7 +1,8 @@
 """The one place that multiplies: sparse times dense, propagation steps, aggregation.
 
-Products on an accelerator run as fused Triton kernels, and so do activations and the rows of histories. The environment
-variable `LAZYGNN_KERNELS=reference` asks for plain PyTorch everywhere; `auto` is the default.
+Products on an accelerator run as fused Triton kernels, and so do activations and the rows of histories, but for small
+ones that are launched once and not replayed: a kernel of Triton takes Python longer to launch than one of PyTorch. The
+environment variable `LAZYGNN_KERNELS=reference` asks for plain PyTorch everywhere; `auto` is the default.
 """
 
 import os
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 _SWITCH = "LAZYGNN_KERNELS"
-# entries whose norm, ReLU and dropout take a GPU longer than Python takes to launch them
+# multiplications, or entries of an activation, that take a GPU longer than Python takes to launch a kernel of Triton
 _LARGE = 1 << 27
 _replayed = ContextVar("replayed", default=False)
 _FUSED_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -89,14 +90,9 @@ def aggregate(matrix: Csr, x: Tensor) -> Tensor:
 
 
 def activations(x: Tensor) -> ModuleType | None:
-    """The module whose norm, ReLU and dropout `x` can go through, or None where that is for plain PyTorch.
-
-    A kernel of Triton takes Python longer to launch than one of PyTorch. That pays for large tensors, and where what is
-    launched now is replayed later.
-    """
-    pays = x.numel() >= _LARGE or (x.numel() > 0 and _replayed.get())
+    """The module whose norm, ReLU and dropout `x` can go through, or None where that is for plain PyTorch."""
     # a compiler fuses by itself
-    fits = pays and not torch.compiler.is_compiling() and x.is_contiguous() and _fits(x)
+    fits = _pays(x.numel()) and not torch.compiler.is_compiling() and x.is_contiguous() and _fits(x)
     return import_module("lazygnn.ops.activation") if fits and _fused() is not None else None
 
 
@@ -146,8 +142,14 @@ class _Aggregate(Function):
 def _kernels(matrix: Csr, *operands: Tensor | None) -> ModuleType:
     """The module whose products these operands can go through."""
     tensors = [matrix.value, *(operand for operand in operands if operand is not None)]
+    pays = _pays(len(matrix.col) * tensors[1].shape[1])
     # the fused products know no gradient of their own
-    return (_fused() if not _recorded(*tensors) and _fits(*tensors) else None) or reference
+    return (_fused() if pays and not _recorded(*tensors) and _fits(*tensors) else None) or reference
+
+
+def _pays(work: int) -> bool:
+    """Whether a kernel of Triton is worth its launch: where there is much to do, or where it is replayed."""
+    return work >= _LARGE or (work > 0 and _replayed.get())
 
 
 def _recorded(*tensors: Tensor) -> bool:

@@ -240,7 +240,7 @@ class Trainer:
         self._epoch_seconds += time.perf_counter() - started
 
     def _train_batch(self, batch: Batch) -> Tensor:
-        if self._graphed is not None and self._is_steady(batch):
+        if self._graphed is not None and batch.lasting and self._is_steady(batch):
             return self._replay(self._graphed, batch)
         return self._step(self._uploads.take(batch), self._look_ahead)
 
