@@ -86,7 +86,8 @@ def _measure(contender: Contender, recipe: str, graph: Graph, precision: Precisi
         (batch,) = built.loader.sweep()
         propagation = built.model.propagation.train()
         x_in = torch.randn(graph.num_nodes, graph.task.num_outputs, device=device).to(dtype).requires_grad_()
-        grad, memory = torch.randn_like(x_in), Memory(device)
+        # a loss looks at training nodes
+        grad, memory = torch.randn_like(x_in) * graph.masks["train"].unsqueeze(1), Memory(device)
 
         def both_passes() -> None:
             x_in.grad = None

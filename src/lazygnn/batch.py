@@ -23,6 +23,13 @@ class Labelled:
     rows: Tensor  # [K], places among the targets
     adj: Adjacency  # [K, V]
 
+    def check_gradient(self, grad: Tensor) -> None:
+        """Refuses a gradient of other rows, the first time: it waits for the device, and a loss does not change."""
+        if "checked" not in self.__dict__:
+            if bool(grad.index_fill(0, self.rows, 0).any()):
+                raise ConfigError("the loss looks at nodes that are not to train on; leave `label_step` out")
+            self.__dict__["checked"] = True
+
 
 @dataclass(frozen=True, eq=False)
 class Batch:

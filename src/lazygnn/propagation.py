@@ -279,16 +279,19 @@ def _pass(
 def _pass_from_labels(
     grad: Tensor, batch: Batch, labelled: Labelled, prop: ExactPropagation | LazyPropagation
 ) -> Tensor:
-    """Eqs. (19)-(20) for a gradient that is zero but on labelled rows: its first product needs no other rows."""
+    """Eqs. (19)-(20) for a gradient that is zero but on labelled rows: its first product needs no other rows.
+
+    Its polynomial by Horner's rule; where the fresh gradient enters a step, it enters these rows alone.
+    """
     if not isinstance(prop.gradients, NoHistory):
         raise ValueError("a step on labelled rows starts from the fresh gradient; give `gradients=None`")
-    response, rows = _response(batch, prop), labelled.rows
-    first, *others = response.sources
-    # a row without a label has taken one step less
-    source = (response.start / prop.alpha) * grad
-    source[rows] = first * grad[rows]
-    x = ops.step(labelled.adj.T, response.start * grad[rows], source, prop.alpha)
-    return ops.run_steps(batch.adjs, x, (weight * grad for weight in others), prop.alpha)
+    labelled.check_gradient(grad)
+    rows, near = labelled.rows, grad[labelled.rows]
+    *lower, highest = _response(batch, prop).polynomial(prop.alpha)
+    g = ops.spmm(labelled.adj.T, highest * near)
+    for adj, weight in zip(batch.adjs, reversed(lower[1:]), strict=True):
+        g = ops.spmm(adj, g.index_add_(0, rows, weight * near))
+    return g.index_add_(0, rows, lower[0] * near)
 
 
 def _response(batch: Batch, prop: ExactPropagation | LazyPropagation) -> Response:
