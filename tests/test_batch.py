@@ -116,3 +116,25 @@ def test_all_tensors_of_a_batch_are_listed(block_graph: Graph) -> None:
     adj = [block_graph.adj.rowptr, block_graph.adj.col, block_graph.adj.value]
     expected = [batch.x, batch.y, batch.weight, batch.nodes, *adj, *adj]
     assert all(one is other for one, other in zip(batch.tensors(), expected, strict=True))
+
+
+def test_labelled_rows_move_with_their_batch(block_graph: Graph) -> None:
+    batch, meta = Batch.full(block_graph, 1, label_step=True), torch.device("meta")
+    labelled = batch.labelled
+    assert labelled is not None
+    torch.testing.assert_close(labelled.adj.to_dense(), block_graph.adj.to_dense()[labelled.rows])
+    torch.testing.assert_close(labelled.transposed.to_dense(), labelled.adj.to_dense().T)
+    parts = [labelled.rows] + [t for m in (labelled.adj, labelled.transposed) for t in (m.rowptr, m.col, m.value)]
+    assert all(one is other for one, other in zip(list(batch.tensors())[-7:], parts, strict=True))
+    for there in (batch.to(meta), batch.rest_to(meta)):
+        assert {tensor.device for tensor in list(there.tensors())[-7:]} == {meta}
+
+
+def test_a_gradient_is_looked_at_once_wherever_the_batch_goes(block_graph: Graph) -> None:
+    labelled = Batch.full(block_graph, 1, label_step=True).labelled
+    assert labelled is not None
+    elsewhere = torch.ones(block_graph.num_nodes, 2)
+    with pytest.raises(ConfigError, match="the loss looks at nodes that are not to train on; leave `label_step` out"):
+        labelled.check_gradient(elsewhere)
+    labelled.map(lambda part: part).check_gradient(torch.zeros_like(elsewhere))
+    labelled.check_gradient(elsewhere)

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, Protocol, overload
 
@@ -22,13 +22,20 @@ class Labelled:
 
     rows: Tensor  # [K], places among the targets
     adj: Adjacency  # [K, V]
+    transposed: Adjacency  # [V, K]
+    # shared with copies elsewhere
+    _checks: list[bool] = field(default_factory=list, repr=False)
 
     def check_gradient(self, grad: Tensor) -> None:
         """Refuses a gradient of other rows, the first time: it waits for the device, and a loss does not change."""
-        if "checked" not in self.__dict__:
+        if not self._checks:
             if bool(grad.index_fill(0, self.rows, 0).any()):
                 raise ConfigError("the loss looks at nodes that are not to train on; leave `label_step` out")
-            self.__dict__["checked"] = True
+            self._checks.append(True)
+
+    def map(self, move: Callable[[Any], Any]) -> "Labelled":
+        """The same rows with each part replaced by what `move` makes of it."""
+        return replace(self, rows=move(self.rows), adj=move(self.adj), transposed=move(self.transposed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +94,7 @@ class Batch:
 
     def tensors(self) -> Iterator[Tensor]:
         """All that a batch is made of."""
-        last = () if self.labelled is None else (self.labelled.rows, self.labelled.adj)
+        last = () if self.labelled is None else (self.labelled.rows, self.labelled.adj, self.labelled.transposed)
         for part in (self.x, self.y, self.weight, self.nodes, *self.adjs, *last):
             yield from _tensors(part)
 
@@ -100,7 +107,7 @@ class Batch:
             weight=move(self.weight),
             nodes=move(self.nodes),
             adjs=[moved[id(adj)] for adj in self.adjs],
-            labelled=None if self.labelled is None else Labelled(move(self.labelled.rows), move(self.labelled.adj)),
+            labelled=None if self.labelled is None else self.labelled.map(move),
         )
 
     def __repr__(self) -> str:
@@ -155,7 +162,8 @@ def _labelled(graph: Graph) -> Labelled:
     # fails where there are none
     assert graph.num_train > 0
     rows = graph.masks["train"].nonzero()[:, 0]
-    return Labelled(rows, graph.adj.select(rows))
+    adj = graph.adj.select(rows)
+    return Labelled(rows, adj, adj.T)
 
 
 def _tensors(part: Tensor | Csr) -> tuple[Tensor, ...]:

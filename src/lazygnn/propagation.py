@@ -288,7 +288,7 @@ def _pass_from_labels(
     labelled.check_gradient(grad)
     rows, near = labelled.rows, grad[labelled.rows]
     *lower, highest = _response(batch, prop).polynomial(prop.alpha)
-    g = ops.spmm(labelled.adj.T, highest * near)
+    g = ops.spmm(labelled.transposed, highest * near)
     for adj, weight in zip(batch.adjs, reversed(lower[1:]), strict=True):
         g = ops.spmm(adj, g.index_add_(0, rows, weight * near))
     return g.index_add_(0, rows, lower[0] * near)

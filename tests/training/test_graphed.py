@@ -367,6 +367,7 @@ class Interrupt(Exception):
         {},
         {"num_parts": 1},
         {"num_parts": 1, "label_step": True},
+        {"num_parts": 1, "label_step": True, "history": "pinned", "features": "host"},
         {"dropout": 0.0, "norm": "layer"},
         {"gamma": 0.5, "start": "mix"},
         {"history_dtype": "bfloat16"},
