@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from lazygnn import methods, workflow
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, build, resolve
+from lazygnn.ops import Csr
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "add-a-method.md"
 
@@ -45,6 +47,17 @@ def test_the_example_goes_through_the_whole_workflow(added: None, block_arrays: 
     assert result["test"] > 0.5
     assert workflow.evaluate_run(tmp_path / "run", device="cpu")["test"] == result["test"]
     assert workflow.predict_run(tmp_path / "run", device="cpu")[0].shape == (60, 3)
+
+
+def test_the_example_takes_sparse_features(added: None, block_graph: Graph) -> None:
+    x = torch.as_tensor(block_graph.x)
+    row, col = x.nonzero(as_tuple=True)
+    sparse = replace(block_graph, x=Csr.from_sorted(row, col, x[row, col], (x.shape[0], x.shape[1])))
+    outputs = []
+    for graph in (block_graph, sparse):
+        torch.manual_seed(0)
+        outputs.append(build(resolve("one-hop", "block"), graph).model.eval().infer(graph))
+    torch.testing.assert_close(outputs[0], outputs[1])
 
 
 def test_the_example_is_its_formula(added: None, block_graph: Graph) -> None:

@@ -9,7 +9,7 @@ from lazygnn.batch import Batch, loss_weight
 from lazygnn.data import ClusterLoader, FullLoader
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
-from lazygnn.ops import Csr
+from lazygnn.ops import Csr, to_be_replayed
 
 
 def test_the_full_batch_holds_every_node_and_one_matrix(path_graph: Graph) -> None:
@@ -130,11 +130,16 @@ def test_labelled_rows_move_with_their_batch(block_graph: Graph) -> None:
         assert {tensor.device for tensor in list(there.tensors())[-7:]} == {meta}
 
 
-def test_a_gradient_is_looked_at_once_wherever_the_batch_goes(block_graph: Graph) -> None:
+def test_the_gradient_of_a_replayed_step_is_looked_at_once_wherever_the_batch_goes(block_graph: Graph) -> None:
     labelled = Batch.full(block_graph, 1, label_step=True).labelled
     assert labelled is not None
     elsewhere = torch.ones(block_graph.num_nodes, 2)
     with pytest.raises(ConfigError, match="the loss looks at nodes that are not to train on; leave `label_step` out"):
         labelled.check_gradient(elsewhere)
-    labelled.map(lambda part: part).check_gradient(torch.zeros_like(elsewhere))
-    labelled.check_gradient(elsewhere)
+    with to_be_replayed():
+        with pytest.raises(ConfigError, match="leave `label_step` out"):
+            labelled.check_gradient(elsewhere)
+        labelled.map(lambda part: part).check_gradient(torch.zeros_like(elsewhere))
+        labelled.check_gradient(elsewhere)
+    with pytest.raises(ConfigError, match="leave `label_step` out"):
+        labelled.check_gradient(elsewhere)

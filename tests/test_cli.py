@@ -554,3 +554,10 @@ def test_as_a_program_of_its_own(tmp_path: Path, block_arrays: Arrays) -> None:
         "alike, or set `logging.getLogger('lazygnn').setLevel('ERROR')`"
     ]
     assert (tmp_path / "runs" / "block-lazygnn-0" / "result.json").is_file()
+
+
+@pytest.mark.parametrize("arguments", [[], ["--quiet"], ["lazygnn"]], ids=str)
+def test_train_without_a_method_or_data_set_says_what_to_give(lazygnn: Command, arguments: list[str]) -> None:
+    done = lazygnn("train", *arguments)
+    assert done.status == 2
+    assert "give a method and a data set, such as `lazygnn train lazygnn wordnet-small`" in done.err

@@ -343,14 +343,26 @@ def test_a_step_is_taken_on_labelled_rows_where_asked(block_graph: Graph, values
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"num_parts": 4}, "`label_step` needs the whole graph in a batch, and `num_parts` is 4"),
-        ({"gamma": 0.5}, "`label_step` starts from the fresh gradient, and `gamma` or `halo_gradients` keep one"),
-        ({"halo_gradients": True}, "`label_step` starts from the fresh gradient"),
+        (
+            {"num_parts": 4},
+            "needs the whole graph in a batch, `num_parts` is 4; set it to 1, or leave `label_step` out",
+        ),
+        ({"gamma": 0.5}, "keeps no gradient, `gamma` is 0.5; set `gamma=1`, or leave `label_step` out"),
+        (
+            {"halo_gradients": True},
+            "keeps no gradient, `halo_gradients` is true; leave that out, or leave `label_step` out",
+        ),
     ],
 )
 def test_a_step_on_labelled_rows_has_its_conditions(block_graph: Graph, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        make(block_graph, "lazygnn", label_step=True, **values)
+        resolve("lazygnn", "block", values | {"label_step": True})
+    # a configuration that was not resolved here
+    config = resolve("lazygnn", "block", values)
+    with pytest.raises(ConfigError, match=message):
+        build(config.model_copy(update={"model": config.model | {"label_step": True}}), block_graph)
+    with pytest.raises(ConfigError, match=r"`gamma` is 0\.5; set `gamma=1`"):
+        resolve("lazygnn-paper", "block", {"label_step": True})
 
 
 def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> None:

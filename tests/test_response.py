@@ -265,8 +265,11 @@ def test_the_gradient_of_labelled_rows_is_their_polynomial(labelled_graph: Graph
 
 def test_a_loss_on_rows_that_have_not_taken_the_step_is_refused(labelled_graph: Graph) -> None:
     prop, batch = lazy(None), Batch.full(labelled_graph, 1, label_step=True)
-    with pytest.raises(ConfigError, match="looks at nodes that are not to train on; leave `label_step` out"):
-        prop(rows(0).requires_grad_(), batch).backward(rows(1))
+    train = labelled_graph.masks["train"].unsqueeze(1)
+    for _ in range(2):
+        prop(rows(0).requires_grad_(), batch).backward(rows(1) * train)
+        with pytest.raises(ConfigError, match="looks at nodes that are not to train on; leave `label_step` out"):
+            prop(rows(0).requires_grad_(), batch).backward(rows(1))
 
 
 def test_plain_steps_take_a_step_on_labelled_rows_too(labelled_graph: Graph) -> None:
@@ -284,10 +287,18 @@ def test_a_step_on_labelled_rows_keeps_no_gradient(labelled_graph: Graph) -> Non
     def store(start: WarmStart) -> StoredHistory:
         return open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64)
 
-    prop = LazyPropagation(ALPHA, store(Mix(0.5)), store(Mix(0.5)))
-    out = prop(rows(0).requires_grad_(), Batch.full(labelled_graph, 1, label_step=True))
-    with pytest.raises(ValueError, match="starts from the fresh gradient; give `gradients=None`"):
-        out.backward(rows(1))
+    features = store(Mix(0.5))
+    prop, batch = LazyPropagation(ALPHA, features, store(Mix(0.5))), Batch.full(labelled_graph, 1, label_step=True)
+    with pytest.raises(ConfigError, match="keep none: `gradients=None`, or `gradient_start=None` of `LazyGNN`"):
+        prop(rows(0).requires_grad_(), batch)
+    assert int(features.num_pushes) == 0
+    assert repr(batch).endswith(", label_step=True)")
+
+
+def test_a_response_counts_the_step_on_labelled_rows(labelled_graph: Graph) -> None:
+    prop = lazy(fit_response(labelled_graph.adj, ALPHA, 1))
+    with pytest.raises(ValueError, match="batch has 2 layers, the response is for 1; fit it with `further=1` for the"):
+        prop(rows(0), Batch.full(labelled_graph, 1, label_step=True))
 
 
 def test_a_step_on_labelled_rows_needs_labels(graph: Graph) -> None:

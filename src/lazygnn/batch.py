@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.graph import Graph, check_graph
-from lazygnn.ops import Adjacency, Csr, find_device
+from lazygnn.ops import Adjacency, Csr, find_device, is_replayed
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +27,11 @@ class Labelled:
     _checks: list[bool] = field(default_factory=list, repr=False)
 
     def check_gradient(self, grad: Tensor) -> None:
-        """Refuses a gradient of other rows, the first time: it waits for the device, and a loss does not change."""
-        if not self._checks:
+        """Refuses a gradient of other rows; of a step that is replayed, whose loss does not change, the first time."""
+        if not (self._checks and is_replayed()):
             if bool(grad.index_fill(0, self.rows, 0).any()):
                 raise ConfigError("the loss looks at nodes that are not to train on; leave `label_step` out")
-            self._checks.append(True)
+            self._checks[:] = [True]
 
     def map(self, move: Callable[[Any], Any]) -> "Labelled":
         """The same rows with each part replaced by what `move` makes of it."""
@@ -113,7 +113,8 @@ class Batch:
     def __repr__(self) -> str:
         return (
             f"Batch(num_targets={self.num_targets}, num_nodes={len(self.nodes)}, num_layers={len(self.adjs)}, "
-            f"in_channels={self.x.shape[1]}, whole={self.whole}, device={str(self.nodes.device)!r})"
+            f"in_channels={self.x.shape[1]}, whole={self.whole}, device={str(self.nodes.device)!r}"
+            f"{'' if self.labelled is None else ', label_step=True'})"
         )
 
     @staticmethod

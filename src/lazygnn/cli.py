@@ -50,7 +50,7 @@ class Train(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuses an option that is given as a flag, with the way to give it."""
-        for arg, after in zip(args, [*args[1:], "--"], strict=True):
+        for arg, after in zip(args, [*args[1:], "--"], strict=False):
             flag, equals, value = arg.partition("=")
             option = flag.removeprefix("--").replace("-", "_")
             # a shell that completes a line wants no errors
@@ -155,7 +155,7 @@ def train(
             or seed is not None
         ):
             raise ConfigError(
-                "`--resume` goes on with the run's own configuration; give `--root` and `--device` at most"
+                "`--resume` goes on with the run's own configuration; give `--root`, `--device` and `--quiet` at most"
             )
         typer.echo(json.dumps(workflow.resume(resume, device=device, root=root, quiet=quiet)))
         return

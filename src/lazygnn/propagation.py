@@ -16,6 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from lazygnn import ops
 from lazygnn.batch import Batch, Labelled, check_batch
+from lazygnn.errors import ConfigError
 from lazygnn.graph import check_num_nodes
 from lazygnn.history import History, NoHistory, StoredHistory, pad_rows
 from lazygnn.ops import Adjacency
@@ -192,6 +193,11 @@ class LazyPropagation(Diffusion):
         """Propagates the batch lazily; in evaluation mode exactly, which needs the whole graph."""
         check_batch(batch)
         if self.training:
+            if batch.labelled is not None and not isinstance(self.gradients, NoHistory):
+                raise ConfigError(
+                    "a step on labelled rows starts from the fresh gradient; keep none: `gradients=None`, or "
+                    "`gradient_start=None` of `LazyGNN`"
+                )
             return _propagate(x_in, batch, self)
         if not batch.whole or not batch.adjs:
             raise ValueError("evaluation propagates over the whole graph; use `model.infer(graph)` or `Batch.full`")
@@ -283,8 +289,6 @@ def _pass_from_labels(
 
     Its polynomial by Horner's rule; where the fresh gradient enters a step, it enters these rows alone.
     """
-    if not isinstance(prop.gradients, NoHistory):
-        raise ValueError("a step on labelled rows starts from the fresh gradient; give `gradients=None`")
     labelled.check_gradient(grad)
     rows, near = labelled.rows, grad[labelled.rows]
     *lower, highest = _response(batch, prop).polynomial(prop.alpha)
@@ -298,9 +302,9 @@ def _response(batch: Batch, prop: ExactPropagation | LazyPropagation) -> Respons
     num_layers = len(batch.adjs) + (batch.labelled is not None)
     if prop.response is None:
         return Response.plain(num_layers)
-    if len(prop.response.sources) != num_layers:
-        steps = len(prop.response.sources)
-        raise ValueError(f"batch has {num_layers} layers, the response is for {steps}; build it for as many")
+    if (steps := len(prop.response.sources)) != num_layers:
+        remedy = "build it for as many" if batch.labelled is None else "fit it with `further=1` for the one on labels"
+        raise ValueError(f"batch has {num_layers} layers, the response is for {steps}; {remedy}")
     return prop.response
 
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from lazygnn.batch import Loader
 from lazygnn.config import Options
 from lazygnn.data import ClusterLoader, FullLoader
-from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
 from lazygnn.model import Model
@@ -122,8 +121,6 @@ def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int,
     edges = place.device if (options.features, options.edges) == ("host", "device") else None
     if len(cut.ptr) == 2:
         return FullLoader(cut.graph, num_layers, label_step=label_step, edges=edges)
-    if label_step:
-        raise ConfigError(f"`label_step` needs the whole graph in a batch, and `num_parts` is {options.num_parts}")
     # what stays in host memory is moved by the trainer, which knows when
     return ClusterLoader(
         cut.graph,

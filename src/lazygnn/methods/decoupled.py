@@ -57,8 +57,10 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference keeps a row per node")
 
     def ignored(self) -> dict[str, str]:
-        """A level without a fitted answer, and gradients for a halo that there is not."""
+        """A level without a fitted answer, gradients for a halo that there is not, a label step out of place."""
         found = super().ignored()
+        if (reason := self.no_label_step()) is not None:
+            found["label_step"] = reason
         if self.level != type(self).model_fields["level"].default and not self.is_fitted:
             name, value, remedy = ("start", "mix", "drift") if self.start == "mix" else ("response", "plain", "fitted")
             found["level"] = (
@@ -71,6 +73,19 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
                 "set `halo=frozen`, or leave `halo_gradients` out"
             )
         return found
+
+    def no_label_step(self) -> str | None:
+        """Why a step on labelled rows cannot be taken, and what to do; None where it can, or is not asked for."""
+        remedy = "or leave `label_step` out"
+        if self.label_step and self.num_parts > 1:
+            return (
+                f"`label_step` needs the whole graph in a batch, `num_parts` is {self.num_parts}; set it to 1, {remedy}"
+            )
+        if self.label_step and self.gamma < 1:
+            return f"`label_step` keeps no gradient, `gamma` is {self.gamma}; set `gamma=1`, {remedy}"
+        if self.label_step and self.halo_gradients:
+            return f"`label_step` keeps no gradient, `halo_gradients` is true; leave that out, {remedy}"
+        return None
 
     def chosen(self) -> dict[str, Any]:
         """The start value's mix, and whether the answer is fitted."""
@@ -140,10 +155,8 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
         # targets start from the fresh gradient; only the halo stands at what was kept
         gradients = history("gradients", Mix(1.0))
 
-    if options.label_step and not isinstance(gradients, NoHistory):
-        raise ConfigError(
-            "`label_step` starts from the fresh gradient, and `gamma` or `halo_gradients` keep one; leave them out"
-        )
+    if (reason := options.no_label_step()) is not None:
+        raise ConfigError(reason)
     if options.response == "fitted" and options.start != "drift":
         raise ConfigError("`response=fitted` looks at changes of the input, which `start=drift` keeps; set that too")
     mix, response = mix_of(options), None

@@ -35,6 +35,7 @@ __all__ = [
     "find_device",
     "history_rows",
     "index_dtype",
+    "is_replayed",
     "row_chunks",
     "run_steps",
     "spmm",
@@ -107,6 +108,11 @@ def to_be_replayed() -> Iterator[None]:
         yield
     finally:
         _replayed = before
+
+
+def is_replayed() -> bool:
+    """Whether what is launched now is replayed later."""
+    return _replayed
 
 
 def history_rows(*tensors: Tensor) -> ModuleType | None:
