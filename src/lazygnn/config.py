@@ -20,7 +20,7 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def ignored(self) -> dict[str, str]:
-        """The options whose values have no effect beside the others: why, and what to do."""
+        """The options that have no effect, or cannot be had, beside the others: why, and what to do."""
         return {}
 
     def chosen(self) -> dict[str, Any]:
