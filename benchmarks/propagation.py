@@ -29,11 +29,10 @@ CONTENDERS = {
         {"num_layers": 2, "start": "mix", "beta": 0.5, "gamma": 0.5},
         LAZY,
     ),
-    "ours": Contender("two steps, the default", "lazygnn", {"num_layers": 2}, LAZY),
-    "ours-one-step": Contender("one step, the default", "lazygnn", {"num_layers": 1}, LAZY),
-    "ours-one-and-labels": Contender(
-        "one step, and one on labelled rows", "lazygnn", {"num_layers": 1, "label_step": True}, LAZY
-    ),
+    "ours": Contender("two steps and one on labelled rows, the default", "lazygnn", {"num_layers": 2}, LAZY),
+    "ours-no-labels": Contender("two steps", "lazygnn", {"num_layers": 2, "label_step": False}, LAZY),
+    "ours-one-step": Contender("one step and one on labelled rows", "lazygnn", {"num_layers": 1}, LAZY),
+    "ours-one-no-labels": Contender("one step", "lazygnn", {"num_layers": 1, "label_step": False}, LAZY),
     "ours-plain": Contender("two plain steps", "lazygnn", {"num_layers": 2, "response": "plain"}, LAZY),
 }
 

@@ -35,6 +35,7 @@ LEARNING_RATES: dict[Norm, float] = {"none": 0.01, "batch": 0.005}
 PLAIN: dict[str, Any] = {"response": "plain"}
 PAPER: dict[str, Any] = {"num_layers": 2, "beta": 0.5, "gamma": 0.5}
 LABELS: dict[str, Any] = {"label_step": True}
+NO_LABELS: dict[str, Any] = {"label_step": False}
 FEW_PARTS: dict[str, Any] = {"num_parts": 20, "parts_per_batch": 2, "num_layers": 4, "epochs": 200}
 # batches with few labels make noisy steps, which a falling learning rate averages
 PARTS: dict[str, Any] = {
@@ -62,19 +63,19 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "drift, 2 steps": ("lazygnn", PLAIN | {"num_layers": 2, "beta": 0.0}),
     "drift and mix, 2 steps": ("lazygnn", PLAIN | {"num_layers": 2}),
     "drift, stored gradient, 2 steps": ("lazygnn", PLAIN | {"num_layers": 2, "beta": 0.0, "gamma": 0.0}),
-    "fitted to 0.8, no mix, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.8, "beta": 0.0}),
-    "fitted to 0.6, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.6}),
-    "fitted to 0.7, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.7}),
-    "fitted to 0.8, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.8}),
-    "fitted to 0.85, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.85}),
-    "fitted to 0.9, 2 steps": ("lazygnn", {"num_layers": 2, "level": 0.9}),
-    "fitted to 1.0, 2 steps": ("lazygnn", {"num_layers": 2, "level": 1.0}),
-    "fitted to 0.8, 2 steps, cosine": ("lazygnn", {"num_layers": 2, "level": 0.8, "schedule": "cosine"}),
+    "fitted to 0.8, no mix, 2 steps": ("lazygnn", NO_LABELS | {"num_layers": 2, "level": 0.8, "beta": 0.0}),
+    "fitted to 0.6, 2 steps": ("lazygnn", NO_LABELS | {"num_layers": 2, "level": 0.6}),
+    "fitted to 0.7, 2 steps": ("lazygnn", NO_LABELS | {"num_layers": 2, "level": 0.7}),
+    "fitted to 0.8, 2 steps": ("lazygnn", NO_LABELS | {"num_layers": 2, "level": 0.8}),
+    "fitted to 0.85, 2 steps": ("lazygnn", NO_LABELS | {"num_layers": 2, "level": 0.85}),
+    "fitted to 0.9, 2 steps": ("lazygnn", NO_LABELS | {"num_layers": 2, "level": 0.9}),
+    "fitted to 1.0, 2 steps": ("lazygnn", NO_LABELS | {"num_layers": 2, "level": 1.0}),
+    "fitted to 0.8, 2 steps, cosine": ("lazygnn", NO_LABELS | {"num_layers": 2, "level": 0.8, "schedule": "cosine"}),
     "the paper: mix 0.5, 1 step": ("lazygnn-paper", {"num_layers": 1, "beta": 0.5, "gamma": 0.5}),
     "drift and mix, 1 step": ("lazygnn", PLAIN | {"num_layers": 1}),
-    "fitted to 0.6, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.6}),
-    "fitted to 0.8, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.8}),
-    "fitted to 0.9, 1 step": ("lazygnn", {"num_layers": 1, "level": 0.9}),
+    "fitted to 0.6, 1 step": ("lazygnn", NO_LABELS | {"num_layers": 1, "level": 0.6}),
+    "fitted to 0.8, 1 step": ("lazygnn", NO_LABELS | {"num_layers": 1, "level": 0.8}),
+    "fitted to 0.9, 1 step": ("lazygnn", NO_LABELS | {"num_layers": 1, "level": 0.9}),
     "fitted to 0.7, 1 step, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 1, "level": 0.7}),
     "fitted to 0.8, 1 step, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 1, "level": 0.8}),
     "fitted to 0.8, 2 steps, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 2, "level": 0.8}),

@@ -135,11 +135,11 @@ def test_the_gradient_of_a_replayed_step_is_looked_at_once_wherever_the_batch_go
     assert labelled is not None
     elsewhere = torch.ones(block_graph.num_nodes, 2)
     with pytest.raises(ConfigError, match="the loss looks at nodes that are not to train on; leave `label_step` out"):
-        labelled.check_gradient(elsewhere)
+        labelled.take(elsewhere)
     with to_be_replayed():
         with pytest.raises(ConfigError, match="leave `label_step` out"):
-            labelled.check_gradient(elsewhere)
-        labelled.map(lambda part: part).check_gradient(torch.zeros_like(elsewhere))
-        labelled.check_gradient(elsewhere)
+            labelled.take(elsewhere)
+        labelled.map(lambda part: part).take(torch.zeros_like(elsewhere))
+        labelled.take(elsewhere)
     with pytest.raises(ConfigError, match="leave `label_step` out"):
-        labelled.check_gradient(elsewhere)
+        labelled.take(elsewhere)

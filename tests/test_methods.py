@@ -315,7 +315,7 @@ def test_gradients_are_kept_for_the_halo_where_asked(block_graph: Graph) -> None
 def test_gradients_for_the_halo_change_nothing_where_there_is_none(block_graph: Graph) -> None:
     grads = []
     for kept in (False, True):
-        built = make(block_graph, "lazygnn", halo_gradients=kept, dropout=0.0, level=0.5)
+        built = make(block_graph, "lazygnn", halo_gradients=kept, label_step=False, dropout=0.0, level=0.5)
         built.model.train()
         batch = next(iter(built.loader))
         weights = list(built.model.parameters())
@@ -357,6 +357,8 @@ def test_a_step_is_taken_on_labelled_rows_where_asked(block_graph: Graph, values
 def test_a_step_on_labelled_rows_has_its_conditions(block_graph: Graph, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         resolve("lazygnn", "block", values | {"label_step": True})
+    # where nothing is asked for, it is left out
+    assert next(iter(make(block_graph, "lazygnn", **values).loader)).labelled is None
     # a configuration that was not resolved here
     config = resolve("lazygnn", "block", values)
     with pytest.raises(ConfigError, match=message):
@@ -369,9 +371,12 @@ def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> No
     assert lazy_part(make(block_graph, "lazygnn", response="plain")).response is None
     assert lazy_part(make(block_graph, "lazygnn", start="mix")).response is None
     assert lazy_part(make(block_graph, "lazygnn-paper")).response is None
-    assert lazy_part(make(block_graph, "lazygnn")).response == fit_response(block_graph.adj, 0.1, 2, mix=0.1)
-    fitted = lazy_part(make(block_graph, "lazygnn", response="fitted", num_layers=3, level=0.9, beta=0.0))
-    assert fitted.response == fit_response(block_graph.adj, 0.1, 3, level=0.9)
+    default = lazy_part(make(block_graph, "lazygnn"))
+    assert default.response == fit_response(block_graph.adj, 0.1, 2, further=1, mix=0.1)
+    values = {"response": "fitted", "num_layers": 3, "level": 0.9, "beta": 0.0, "label_step": False}
+    assert lazy_part(make(block_graph, "lazygnn", **values)).response == fit_response(
+        block_graph.adj, 0.1, 3, level=0.9
+    )
     with pytest.raises(ConfigError, match="`response=fitted` looks at changes of the input, which `start=drift` keeps"):
         make(block_graph, "lazygnn", response="fitted", start="mix")
 
@@ -379,9 +384,17 @@ def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> No
 @pytest.mark.parametrize(
     ("method", "values", "chosen"),
     [
-        ("lazygnn", {"num_layers": 4}, {"beta": 0.19, "response": "fitted"}),
-        ("lazygnn", {"response": "plain", "beta": 0.123456789}, {"beta": 0.123456789, "response": "plain"}),
-        ("lazygnn-paper", {}, {"beta": 0.5, "response": "plain"}),
+        ("lazygnn", {"num_layers": 4}, {"beta": 0.19, "response": "fitted", "label_step": True}),
+        ("lazygnn", {"num_parts": 4}, {"beta": 0.1, "response": "fitted", "label_step": False}),
+        ("lazygnn", {"gamma": 0.5}, {"beta": 0.1, "response": "fitted", "label_step": False}),
+        ("lazygnn", {"halo_gradients": True}, {"beta": 0.1, "response": "fitted", "label_step": False}),
+        ("lazygnn", {"label_step": False}, {"beta": 0.1, "response": "fitted", "label_step": False}),
+        (
+            "lazygnn",
+            {"response": "plain", "beta": 0.123456789},
+            {"beta": 0.123456789, "response": "plain", "label_step": False},
+        ),
+        ("lazygnn-paper", {}, {"beta": 0.5, "response": "plain", "label_step": False}),
         ("gcn-gas", {}, {}),
     ],
 )

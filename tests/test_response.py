@@ -10,7 +10,9 @@ from lazygnn.data import ClusterLoader
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
-from lazygnn.propagation import LazyPropagation
+from lazygnn.history.codec import Codec
+from lazygnn.history.device import DeviceStore
+from lazygnn.propagation import LazyPropagation, diffuse
 from lazygnn.response import Response, fit_response, standing_answer
 from lazygnn.warmstart import Drift, Mix, WarmStart
 
@@ -250,6 +252,37 @@ def test_a_step_on_labelled_rows_is_the_last_one_of_the_polynomial(
         out = prop(after, batch)
     if mix == 0:
         torch.testing.assert_close(out, solution(labelled_graph, after), rtol=0, atol=1e-12)
+
+
+class SlowStore(DeviceStore):
+    """Takes what was written when it is asked for it."""
+
+    copies_at_once = False
+
+    def write(self, rows: Tensor, values: Tensor) -> None:
+        self.late = rows, values
+
+    def flush(self) -> None:
+        super().write(*self.late)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+@pytest.mark.parametrize("num_layers", [0, 2])
+def test_what_is_stored_and_what_came_in_lack_the_step_on_labelled_rows(
+    labelled_graph: Graph, num_layers: int, slow: bool
+) -> None:
+    codec = Codec(torch.float64, torch.float64)
+    parts = [{"rows": torch.zeros(N, C, dtype=torch.float64)} for _ in range(2)]
+    kind = SlowStore if slow else DeviceStore
+    values, inputs = (kind(part, codec, torch.device("cpu")) for part in parts)
+    prop = LazyPropagation(ALPHA, StoredHistory(Drift(0.0), values, inputs))
+    x = rows(0)
+    out = prop(x, Batch.full(labelled_graph, num_layers, label_step=True))
+    assert torch.equal(x, rows(0))
+    kept, train = values.state()["rows"], labelled_graph.masks["train"]
+    torch.testing.assert_close(kept, diffuse([labelled_graph.adj] * num_layers, x, x, ALPHA), rtol=0, atol=1e-12)
+    further = diffuse([labelled_graph.adj], kept, x, ALPHA)
+    torch.testing.assert_close(out, torch.where(train.unsqueeze(1), further, kept), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])

@@ -26,12 +26,17 @@ class Labelled:
     # shared with copies elsewhere
     _checks: list[bool] = field(default_factory=list, repr=False)
 
-    def check_gradient(self, grad: Tensor) -> None:
-        """Refuses a gradient of other rows; of a step that is replayed, whose loss does not change, the first time."""
+    def take(self, grad: Tensor) -> Tensor:
+        """The gradient on these rows, [K, C]; refuses one that has others.
+
+        That of a step that is replayed, whose loss does not change, is looked at the first time.
+        """
+        near = grad[self.rows]
         if not (self._checks and is_replayed()):
-            if bool(grad.index_fill(0, self.rows, 0).any()):
+            if bool(torch.count_nonzero(grad) != torch.count_nonzero(near)):
                 raise ConfigError("the loss looks at nodes that are not to train on; leave `label_step` out")
             self._checks[:] = [True]
+        return near
 
     def map(self, move: Callable[[Any], Any]) -> "Labelled":
         """The same rows with each part replaced by what `move` makes of it."""

@@ -271,6 +271,7 @@ def _pass(
         check_num_nodes(history.values.num_rows, len(nodes))
     plain = response.is_plain
     x, then = history.start(nodes, batch.num_targets, fresh, response.start, with_then=not plain)  # Eqs. (16), (19)
+    then_near = None if then is None or labelled is None else then[labelled.rows]
     sources = repeat(fresh) if plain else _sources(fresh, then, response)
     # held by `sources` where it is needed
     del then
@@ -278,8 +279,11 @@ def _pass(
     history.push(batch.targets, x, fresh)  # Eqs. (18), (21)
     if labelled is None:
         return x
-    rows = labelled.rows
-    return x.index_copy(0, rows, ops.run_steps([labelled.adj], x, [next(sources)[rows]], prop.alpha))
+    source = _source(fresh[labelled.rows], then_near, response.sources[-1])
+    near = ops.run_steps([labelled.adj], x, [source], prop.alpha)
+    # what was pushed may still be on its way, and without a step it is what came in
+    own = x if history.copies_at_once and batch.adjs else x.clone()
+    return own.index_copy_(0, labelled.rows, near)
 
 
 def _pass_from_labels(
@@ -289,8 +293,7 @@ def _pass_from_labels(
 
     Its polynomial by Horner's rule; where the fresh gradient enters a step, it enters these rows alone.
     """
-    labelled.check_gradient(grad)
-    rows, near = labelled.rows, grad[labelled.rows]
+    rows, near = labelled.rows, labelled.take(grad)
     *lower, highest = _response(batch, prop).polynomial(prop.alpha)
     g = ops.spmm(labelled.transposed, highest * near)
     for adj, weight in zip(batch.adjs, reversed(lower[1:]), strict=True):
@@ -310,4 +313,8 @@ def _response(batch: Batch, prop: ExactPropagation | LazyPropagation) -> Respons
 
 def _sources(fresh: Tensor, then: Tensor | None, response: Response) -> Iterator[Tensor]:
     for weight in response.sources:
-        yield weight * fresh if then is None else torch.lerp(then, fresh, weight)
+        yield _source(fresh, then, weight)
+
+
+def _source(fresh: Tensor, then: Tensor | None, weight: float) -> Tensor:
+    return weight * fresh if then is None else torch.lerp(then, fresh, weight)

@@ -137,7 +137,7 @@ def test_moving_a_model_does_not_move_its_history() -> None:
 
 
 def test_the_ready_model_answers_changes_as_the_method_does_if_it_is_told_to(block_graph: Graph) -> None:
-    response = fit_response(block_graph.adj, 0.1, 2, mix=0.1)
+    response = fit_response(block_graph.adj, 0.1, 2, further=1, mix=0.1)
     model = LazyGNN(3, 8, 3, num_nodes=60, response=response)
     assert isinstance(model.propagation, LazyPropagation)
     made = build(resolve("lazygnn", "block", {"alpha": 0.1}), block_graph).model

@@ -32,7 +32,12 @@ class Store(ABC):
         parts: The tensors that keep all rows, laid out by the codec.
         codec: How a row is kept.
         device: The compute device, where rows are handed out and taken from.
+
+    Attributes:
+        copies_at_once: Whether what was written may be changed as soon as `write` returns.
     """
+
+    copies_at_once = False
 
     def __init__(self, parts: Parts, codec: Codec, device: torch.device) -> None:
         self.parts = parts
@@ -138,6 +143,11 @@ class History(ABC):
         """Stores the result of a pass for `targets`; the rows of `values` and `fresh` below them are not looked at."""
 
     @property
+    def copies_at_once(self) -> bool:
+        """Whether what was pushed may be changed as soon as `push` returns."""
+        return False
+
+    @property
     @abstractmethod
     def num_bytes(self) -> int:
         """Bytes kept for all nodes."""
@@ -163,6 +173,11 @@ class NoHistory(History):
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
         """Forgets."""
+
+    @property
+    def copies_at_once(self) -> bool:
+        """Looks at nothing."""
+        return True
 
     @property
     def num_bytes(self) -> int:

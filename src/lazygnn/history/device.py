@@ -11,6 +11,8 @@ from lazygnn.history.base import Located, Store
 class DeviceStore(Store):
     """Gathers and scatters in place."""
 
+    copies_at_once = True
+
     def read(self, rows: Tensor) -> Tensor:
         """Gathers."""
         here = rows.to(self.parts["rows"].device)

@@ -38,6 +38,8 @@ class PinnedStore(DeviceStore):
         device: The compute device.
     """
 
+    copies_at_once = False
+
     def __init__(self, parts: Parts, codec: Codec, device: torch.device) -> None:
         super().__init__(parts, codec, device)
         self._stream = torch.cuda.Stream(device)

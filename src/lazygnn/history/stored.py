@@ -127,6 +127,11 @@ class StoredHistory(History):
         self._complete = True
 
     @property
+    def copies_at_once(self) -> bool:
+        """Whether every store copies at once."""
+        return all(store.copies_at_once for store in self._stores().values())
+
+    @property
     def capturable(self) -> bool:
         """Whether passes can be captured in a CUDA graph: every row is written, and lies where it is used."""
         parts = [part for store in self._stores().values() for part in store.parts.values()]

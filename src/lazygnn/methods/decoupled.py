@@ -50,7 +50,9 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     response: Literal["auto", "fitted", "plain"] = Field(
         "auto", description="answer to a change of the input; auto is fitted, but plain for a mix, which sees no change"
     )
-    label_step: bool = Field(False, description="one step more on labelled rows, where the loss looks; full batch only")
+    label_step: bool | None = Field(
+        None, description="one step more on labelled rows, where the loss looks; empty means in a full batch"
+    )
     level: float = Field(0.8, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
     eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
@@ -88,14 +90,22 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
         return None
 
     def chosen(self) -> dict[str, Any]:
-        """The start value's mix, and whether the answer is fitted."""
+        """The start value's mix, whether the answer is fitted, and whether a step is taken on labelled rows."""
         beta = round(mix_of(self), 6) if self.beta is None else self.beta
-        return super().chosen() | {"beta": beta, "response": "fitted" if self.is_fitted else "plain"}
+        response = "fitted" if self.is_fitted else "plain"
+        return super().chosen() | {"beta": beta, "response": response, "label_step": self.has_label_step}
 
     @property
     def is_fitted(self) -> bool:
         """Whether the answer to a change is fitted to the graph; a mix sees no change."""
         return self.start == "drift" and self.response != "plain"
+
+    @property
+    def has_label_step(self) -> bool:
+        """Whether a pass takes a step on labelled rows: as asked, or else where an answer is fitted and it can."""
+        if self.label_step is not None:
+            return self.label_step
+        return self.is_fitted and self.num_parts == 1 and self.gamma == 1 and not self.halo_gradients
 
 
 class PaperOptions(LazyGNNOptions):
@@ -161,7 +171,7 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
         raise ConfigError("`response=fitted` looks at changes of the input, which `start=drift` keeps; set that too")
     mix, response = mix_of(options), None
     if place.training and options.is_fitted:
-        further = int(options.label_step)
+        further = int(options.has_label_step)
         response = fit_response(
             graph.adj, options.alpha, options.num_layers, further=further, mix=mix, level=options.level
         )
@@ -181,7 +191,7 @@ def _rows(options: MLPOptions, cut: Cut, place: Place) -> Loader:
 
 
 def _layers(options: APPNPOptions, cut: Cut, place: Place) -> Loader:
-    label_step = isinstance(options, LazyGNNOptions) and options.label_step
+    label_step = isinstance(options, LazyGNNOptions) and options.has_label_step
     return make_loader(options, cut, place, options.num_layers, label_step=label_step)
 
 
