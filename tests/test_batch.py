@@ -130,16 +130,26 @@ def test_labelled_rows_move_with_their_batch(block_graph: Graph) -> None:
         assert {tensor.device for tensor in list(there.tensors())[-7:]} == {meta}
 
 
+def test_the_gradient_of_a_loss_that_stays_is_looked_at_once(block_graph: Graph) -> None:
+    labelled = FullLoader(block_graph, 1, label_step=True).batch.labelled
+    assert labelled is not None
+    elsewhere = torch.ones(block_graph.num_nodes, 2)
+    with pytest.raises(ConfigError, match="say `label_step=False`"):
+        labelled.take(elsewhere)
+    labelled.take(torch.zeros_like(elsewhere))
+    assert torch.equal(labelled.take(elsewhere), elsewhere[labelled.rows])
+
+
 def test_the_gradient_of_a_replayed_step_is_looked_at_once_wherever_the_batch_goes(block_graph: Graph) -> None:
     labelled = Batch.full(block_graph, 1, label_step=True).labelled
     assert labelled is not None
     elsewhere = torch.ones(block_graph.num_nodes, 2)
-    with pytest.raises(ConfigError, match="the loss looks at nodes that are not to train on; leave `label_step` out"):
+    with pytest.raises(ConfigError, match="the loss looks at nodes that are not to train on; say `label_step=False`"):
         labelled.take(elsewhere)
     with to_be_replayed():
-        with pytest.raises(ConfigError, match="leave `label_step` out"):
+        with pytest.raises(ConfigError, match="say `label_step=False`"):
             labelled.take(elsewhere)
         labelled.map(lambda part: part).take(torch.zeros_like(elsewhere))
         labelled.take(elsewhere)
-    with pytest.raises(ConfigError, match="leave `label_step` out"):
+    with pytest.raises(ConfigError, match="say `label_step=False`"):
         labelled.take(elsewhere)

@@ -301,7 +301,7 @@ def test_a_loss_on_rows_that_have_not_taken_the_step_is_refused(labelled_graph: 
     train = labelled_graph.masks["train"].unsqueeze(1)
     for _ in range(2):
         prop(rows(0).requires_grad_(), batch).backward(rows(1) * train)
-        with pytest.raises(ConfigError, match="looks at nodes that are not to train on; leave `label_step` out"):
+        with pytest.raises(ConfigError, match="looks at nodes that are not to train on; say `label_step=False`"):
             prop(rows(0).requires_grad_(), batch).backward(rows(1))
 
 

@@ -23,18 +23,20 @@ class Labelled:
     rows: Tensor  # [K], places among the targets
     adj: Adjacency  # [K, V]
     transposed: Adjacency  # [V, K]
+    same_loss: bool = False  # whether every step has the same loss, so that one look at its gradient is enough
     # shared with copies elsewhere
     _checks: list[bool] = field(default_factory=list, repr=False)
 
     def take(self, grad: Tensor) -> Tensor:
         """The gradient on these rows, [K, C]; refuses one that has others.
 
-        That of a step that is replayed, whose loss does not change, is looked at the first time.
+        To look is to wait for the device. Where the loss does not change, as in a step that is replayed, the first time
+        is enough.
         """
         near = grad[self.rows]
-        if not (self._checks and is_replayed()):
+        if not (self._checks and (self.same_loss or is_replayed())):
             if bool(torch.count_nonzero(grad) != torch.count_nonzero(near)):
-                raise ConfigError("the loss looks at nodes that are not to train on; leave `label_step` out")
+                raise ConfigError("the loss looks at nodes that are not to train on; say `label_step=False`")
             self._checks[:] = [True]
         return near
 

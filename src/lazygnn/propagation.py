@@ -5,8 +5,7 @@ iteration run on the gradient, Eqs. (11)-(12), so no intermediate value is ever 
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, repeat
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -269,18 +268,15 @@ def _pass(
     response, nodes = _response(batch, prop), batch.nodes
     if batch.whole and isinstance(history, StoredHistory):
         check_num_nodes(history.values.num_rows, len(nodes))
-    plain = response.is_plain
-    x, then = history.start(nodes, batch.num_targets, fresh, response.start, with_then=not plain)  # Eqs. (16), (19)
-    then_near = None if then is None or labelled is None else then[labelled.rows]
-    sources = repeat(fresh) if plain else _sources(fresh, then, response)
-    # held by `sources` where it is needed
-    del then
-    x = ops.run_steps(batch.adjs, x, islice(sources, len(batch.adjs)), prop.alpha)  # Eqs. (17), (20)
+    with_then = not response.is_plain
+    x, then = history.start(nodes, batch.num_targets, fresh, response.start, with_then=with_then)  # Eqs. (16), (19)
+    shares = response.sources[: len(batch.adjs)]
+    x = ops.run_steps(batch.adjs, x, fresh, prop.alpha, shares=shares, past=then)  # Eqs. (17), (20)
     history.push(batch.targets, x, fresh)  # Eqs. (18), (21)
     if labelled is None:
         return x
-    source = _source(fresh[labelled.rows], then_near, response.sources[-1])
-    near = ops.run_steps([labelled.adj], x, [source], prop.alpha)
+    source, past = fresh[labelled.rows], None if then is None else then[labelled.rows]
+    near = ops.run_steps([labelled.adj], x, source, prop.alpha, shares=response.sources[-1:], past=past)
     # what was pushed may still be on its way, and without a step it is what came in
     own = x if history.copies_at_once and batch.adjs else x.clone()
     return own.index_copy_(0, labelled.rows, near)
@@ -309,12 +305,3 @@ def _response(batch: Batch, prop: ExactPropagation | LazyPropagation) -> Respons
         remedy = "build it for as many" if batch.labelled is None else "fit it with `further=1` for the one on labels"
         raise ValueError(f"batch has {num_layers} layers, the response is for {steps}; {remedy}")
     return prop.response
-
-
-def _sources(fresh: Tensor, then: Tensor | None, response: Response) -> Iterator[Tensor]:
-    for weight in response.sources:
-        yield _source(fresh, then, weight)
-
-
-def _source(fresh: Tensor, then: Tensor | None, weight: float) -> Tensor:
-    return weight * fresh if then is None else torch.lerp(then, fresh, weight)

@@ -96,7 +96,7 @@ def fit_response(
     for _ in range(degree):
         powers.append(spmm(adj, powers[-1]))
     standing = standing_answer(adj, probe, alpha, num_layers, mix)
-    wanted = run_steps([adj] * further, standing, [probe] * further, alpha) - level * probe
+    wanted = run_steps([adj] * further, standing, probe, alpha) - level * probe
     # P = level + (A - I) (b_0 + b_1 A + ...), so that P(1) = level whatever the b are
     basis = torch.stack([(after - before).flatten() for before, after in pairwise(powers)], dim=1).double()
     gram, target = (basis.T @ basis).cpu(), (basis.T @ wanted.flatten().double()).cpu()
@@ -117,7 +117,7 @@ def standing_answer(adj: Adjacency, x_in: Tensor, alpha: float, num_layers: int,
     kept = (1 - mix) * (1 - alpha) ** num_layers
     x = x_in
     for _ in range(1 if kept == 0 else math.ceil(math.log(_TOLERANCE) / math.log(kept))):
-        x = run_steps([adj] * num_layers, torch.lerp(x, x_in, mix), [x_in] * num_layers, alpha)
+        x = run_steps([adj] * num_layers, torch.lerp(x, x_in, mix), x_in, alpha)
     return x
 
 

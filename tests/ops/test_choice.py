@@ -133,7 +133,7 @@ def test_a_product_on_the_cpu_does_not_look_for_triton(monkeypatch: pytest.Monke
     x = torch.ones(2, 1)
     assert ops.spmm(adj, x).tolist() == [[2], [3]]
     assert ops.step(adj, x, x, 0.5).tolist() == [[1.5], [2]]
-    assert ops.run_steps([adj], x, [x], 0.5).tolist() == [[1.5], [2]]
+    assert ops.run_steps([adj], x, x, 0.5).tolist() == [[1.5], [2]]
 
 
 @pytest.mark.gpu

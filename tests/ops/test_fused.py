@@ -245,7 +245,7 @@ def test_a_hub_has_neighbours_in_the_halo(device: str, dtype: torch.dtype, monke
     adj, x, source = matrix([30, 0, 3, 50], 9, device), rows(9, 19, device, dtype), rows(4, 19, device, dtype, seed=1)
     adj = adj.with_value(adj.value / 10)
     once = fused.step(adj, x, source, 0.2)
-    check(fused.run_steps([adj] * 2, x, [source] * 2, 0.2), exact(adj, once, source, 0.2)[:4], dtype)
+    check(fused.run_steps([adj] * 2, x, source, 0.2), exact(adj, once, source, 0.2)[:4], dtype)
 
 
 def test_rows_are_taken_by_length_within_windows(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,7 +356,7 @@ def test_nothing_is_touched_beyond_the_end(
     given: dict[str, Any] = {"previous": source, "momentum": 0.5}
     check(fused.step(adj, x, source, 0.1, **given), exact(adj, x, source, 0.1, **given), dtype)
     once = fused.step(adj, x, source, 0.1)
-    twice = fused.run_steps([adj] * 2, x, [source] * 2, 0.1)
+    twice = fused.run_steps([adj] * 2, x, source, 0.1)
     assert torch.equal(twice, fused.step(adj, once, source, 0.1)[: len(counts)])
 
 
@@ -365,7 +365,7 @@ def test_what_is_touched_beyond_the_end_is_noticed(device: str, monkeypatch: pyt
     from lazygnn.ops import fused
 
     adj, x, source = matrix([3, 0, 9, 1], 15, device), rows(15, 8, device), rows(4, 8, device, seed=1)
-    monkeypatch.setattr(fused, "_check", lambda *_: None)
+    monkeypatch.setattr(fused, "_check", lambda *_, **__: None)
     for short in (
         (Csr(adj.rowptr, adj.col, adj.value[:-1], 15), x, source),
         (Csr(adj.rowptr, adj.col, moved(adj.value[:-1], 0, 1), 15), x, source),
@@ -440,21 +440,45 @@ def test_diffusion_is_that_of_the_reference(device: str, reach: list[int], momen
     x, source = rows(9, 5, device), rows(9, 5, device, seed=1)
     before = x.clone()
     expected = reference.run_steps(
-        [adj.to(torch.float64) for adj in adjs], x.double(), [source.double()] * len(adjs), 0.2, momentum=momentum
+        [adj.to(torch.float64) for adj in adjs], x.double(), source.double(), 0.2, momentum=momentum
     )
-    check(fused.run_steps(adjs, x, [source] * len(adjs), 0.2, momentum=momentum), expected, torch.float32)
+    check(fused.run_steps(adjs, x, source, 0.2, momentum=momentum), expected, torch.float32)
     assert torch.equal(x, before)
 
 
-def test_a_long_chain_adds_the_source_of_every_step(device: str) -> None:
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("columns", [5, 8, 75])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0, 1.2])
+def test_a_step_adds_a_share_of_its_source_and_the_rest_of_the_past(
+    device: str, share: float, columns: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from lazygnn.ops import fused
 
-    adj, x = matrix([3, 0, 6, 2], 4, device), rows(4, 5, device)
-    one, other = rows(4, 5, device, seed=1), rows(4, 10, device, seed=2)[:, ::2]
-    sources, expected = [one, one, other, one, other], x
-    for source in sources:
-        expected = fused.step(adj, expected, source, 0.2)
-    assert torch.equal(fused.run_steps([adj] * 5, x, iter(sources), 0.2), expected)
+    monkeypatch.setattr(fused, "_MAX_LANES", 16)
+    adj = matrix([4, 0, 7], 5, device)
+    x, source, past, previous = (rows(5, columns, device, dtype, seed) for seed in range(4))
+    ball: dict[str, Any] = {"previous": previous, "momentum": 0.4}
+    for more in ({}, ball):
+        alone, beside = share * source.double(), torch.lerp(past.double(), source.double(), share)
+        check(fused.step(adj, x, source, 0.1, share=share, **more), exact(adj, x, alone, 0.1, **more), dtype)
+        expected = exact(adj, x, beside, 0.1, **more)
+        check(fused.step(adj, x, source, 0.1, share=share, past=past, **more), expected, dtype)
+
+
+@pytest.mark.parametrize("reach", [[4, 4], [4, 4, 4, 4, 4], [6, 4]], ids=str)
+def test_every_step_of_a_chain_has_a_share_of_its_own(device: str, reach: list[int]) -> None:
+    from lazygnn.ops import fused
+
+    adjs = [matrix([3, 0, 6, 2, 1, 5][:num_rows], 6, device) for num_rows in reach]
+    x, source, past = rows(6, 5, device), rows(6, 10, device, seed=1)[:, ::2], rows(6, 5, device, seed=2)
+    shares = [0.3, 1.0, 0.0, 1.2, 0.5][: len(adjs)]
+    for given in (None, past):
+        expected = x
+        for adj, share in zip(adjs, shares, strict=True):
+            expected = fused.step(adj, expected, source, 0.2, share=share, past=given)
+        assert torch.equal(fused.run_steps(adjs, x, source, 0.2, shares=shares, past=given), expected[:4])
+    with pytest.raises(ValueError, match="shorter"):
+        fused.run_steps(adjs, x, source, 0.2, shares=shares[1:])
 
 
 def test_a_frozen_halo_is_not_copied(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -469,7 +493,7 @@ def test_a_frozen_halo_is_not_copied(device: str, monkeypatch: pytest.MonkeyPatc
         return empty(num_rows, like)
 
     monkeypatch.setattr(fused, "empty_rows", counted)
-    fused.run_steps([adj] * 4, x, [x] * 4, 0.2)
+    fused.run_steps([adj] * 4, x, x, 0.2)
     assert sizes == [3] * 4
 
 
@@ -512,6 +536,8 @@ def test_shapes_that_do_not_fit_are_refused(device: str) -> None:
         fused.spmm(adj.with_value(adj.value[1:]), x)
     with pytest.raises(ValueError, match=r"`source` has shape \(2, 7\); the step needs \(3, 7\) or more rows"):
         fused.step(adj, x, x[:2], 0.1)
+    with pytest.raises(ValueError, match=r"`past` has shape \(2, 7\); the step needs \(3, 7\) or more rows"):
+        fused.step(adj, x, x, 0.1, share=0.5, past=x[:2])
     with pytest.raises(ValueError, match=r"`previous` has shape \(5, 6\); the step needs \(3, 7\)"):
         fused.step(adj, x, x, 0.1, previous=x[:, 1:], momentum=0.5)
     tall, x = matrix([4, 0, 7], 2, device), rows(2, 7, device)
@@ -530,15 +556,16 @@ def test_all_is_loaded_16_bytes_at_a_time(
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     types = {"order": "*i32", "rowptr": "*i32", "col": "*i32", "value": "*fp32", "pieces": "*fp32", "keep": "fp32"}
-    types |= {"alpha": "fp32", "momentum": "fp32", "whole": "*i32", "num_whole": "*i64"}
-    types |= dict.fromkeys(("x", "halo", "source", "out"), f"*{bits}")
+    types |= dict.fromkeys(("source_weight", "past_weight", "momentum"), "fp32")
+    types |= {"whole": "*i32", "num_whole": "*i64"}
+    types |= dict.fromkeys(("x", "halo", "source", "past", "out"), f"*{bits}")
     fixed: dict[str, Any] = {"X_STRIDE": 48 // unit, "HALO_STRIDE": 48 // unit, "UNIT": unit, "SPLIT": 512}
     fixed |= {} if halo else {"halo": None}
     own = {"previous": None, "OWN_COLUMNS": 48, "OWN_UNIT": unit}
     code = compiled(lane_rows, types, fixed | own | {"LANES": 48 // unit, "UNROLL": 4})
-    # the source; indices and values, ahead and in the loop; neighbours, in it and behind the last whole four; four
-    # pieces of 48 columns in float32
-    assert len(re.findall(r"ld\.global\.v4\.b32", code)) == 1 + 2 * 2 + 4 + 3 + 4 * unit // 4
+    # the source and the past; indices and values, ahead and in the loop; neighbours, in it and behind the last whole
+    # four; four pieces of 48 columns in float32
+    assert len(re.findall(r"ld\.global\.v4\.b32", code)) == 2 + 2 * 2 + 4 + 3 + 4 * unit // 4
     assert len(re.findall(r"st\.global\.v4\.b32", code)) == 1
     # the order, the ends of a row and three last entries are all that comes one by one, and nothing is handed from
     # lane to lane
@@ -572,12 +599,12 @@ def test_compiled_kernels_give_the_reference(columns: int, dtype: torch.dtype, m
     counts = (torch.rand(3000, generator=torch.Generator().manual_seed(0)) ** -1.2).clamp(max=2900).long().tolist()
     adj = matrix(counts, 5000, "cuda")
     x, source = rows(5000, columns, "cuda", dtype), rows(3000, columns, "cuda", dtype, seed=1)
-    out = ops.run_steps([adj] * 2, x, [source] * 2, 0.2)
+    out = ops.run_steps([adj] * 2, x, source, 0.2)
     # the kernels, not cuSPARSE
     assert "plan" in adj.derived
     expected = exact(adj, ops.step(adj, x, source, 0.2), source, 0.2)[:3000]
     torch.testing.assert_close(out.double(), expected, rtol=2 * torch.finfo(dtype).eps, atol=2e-4)
-    assert torch.equal(out, ops.run_steps([adj] * 2, x, [source] * 2, 0.2))
+    assert torch.equal(out, ops.run_steps([adj] * 2, x, source, 0.2))
 
 
 @pytest.mark.gpu
@@ -586,18 +613,18 @@ def test_a_step_can_be_captured_and_waits_for_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
     adj, x = matrix([30] * 999 + [5000], 1000, "cuda"), rows(1000, 47, "cuda")
     alike = matrix([30] * 999 + [5000], 1000, "cuda")
-    expected = ops.run_steps([adj] * 2, x, [x] * 2, 0.2)
+    expected = ops.run_steps([adj] * 2, x, x, 0.2)
     assert "plan" in adj.derived
     torch.cuda.set_sync_debug_mode("error")
     try:
-        ops.run_steps([adj] * 2, x, [x] * 2, 0.2)
+        ops.run_steps([adj] * 2, x, x, 0.2)
         # another matrix of the kind is worked out without a word from the device
-        ops.run_steps([alike] * 2, x, [x] * 2, 0.2)
+        ops.run_steps([alike] * 2, x, x, 0.2)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         # a matrix that has the pattern of one known finds its plan
-        out = ops.run_steps([adj, adj.with_value(adj.value)], x, [x] * 2, 0.2)
+        out = ops.run_steps([adj, adj.with_value(adj.value)], x, x, 0.2)
     graph.replay()
     assert torch.equal(out, expected)

@@ -85,15 +85,27 @@ def test_diffusion_is_the_steps_and_gives_the_rows_reached(reach: list[int]) -> 
     adjs, expected = [a.rows(stop) for stop in reach], x
     for adj in adjs:
         expected = step(adj, expected, source, 0.2)
-    assert torch.equal(run_steps(adjs, x, [source] * len(adjs), 0.2), expected[: reach[-1]] if reach else x)
+    assert torch.equal(run_steps(adjs, x, source, 0.2), expected[: reach[-1]] if reach else x)
+
+
+def test_a_share_of_the_source_stands_beside_the_past() -> None:
+    a, (x, source, past) = matrix(6, 6), (rows(6, 3, seed) for seed in range(3))
+    mixed = 0.3 * source + 0.7 * past
+    torch.testing.assert_close(step(a, x, source, 0.2, share=0.3, past=past), step(a, x, mixed, 0.2))
+    torch.testing.assert_close(step(a, x, source, 0.2, share=0.3), step(a, x, 0.3 * source, 0.2))
+    one = step(a, x, source, 0.2, share=0.3, past=past)
+    two = step(a, one, source, 0.2, share=1.2, past=past)
+    assert torch.equal(run_steps([a, a], x, source, 0.2, shares=[0.3, 1.2], past=past), two)
+    with pytest.raises(ValueError, match="longer"):
+        run_steps([a], x, source, 0.2, shares=[0.3, 1.2], past=past)
 
 
 def test_the_first_step_of_a_diffusion_has_no_momentum() -> None:
     a, x, source = matrix(6, 6), rows(6, 3, 1), rows(6, 3, 2)
     one = step(a, x, source, 0.2)
-    assert torch.equal(run_steps([a], x, [source], 0.2, momentum=0.3), one)
+    assert torch.equal(run_steps([a], x, source, 0.2, momentum=0.3), one)
     two = step(a, one, source, 0.2, previous=x, momentum=0.3)
-    assert torch.equal(run_steps([a] * 2, x, [source] * 2, 0.2, momentum=0.3), two)
+    assert torch.equal(run_steps([a] * 2, x, source, 0.2, momentum=0.3), two)
 
 
 def test_gradient_of_the_sparse_first_layer() -> None:
@@ -119,9 +131,9 @@ def test_the_gradient_takes_an_expanded_tensor() -> None:
 def test_autocast_rounds_neither_the_matrix_nor_the_sums(dtype: torch.dtype) -> None:
     a, x, source = matrix(6, 6).to(torch.float32), rows(6, 3, 1).to(dtype), rows(6, 3, 2).to(dtype)
     weight = x.clone().requires_grad_()
-    expected = spmm(a, x), step(a, x, source, 0.1), run_steps([a, a], x, [source] * 2, 0.1), spmm(a.T, x)
+    expected = spmm(a, x), step(a, x, source, 0.1), run_steps([a, a], x, source, 0.1), spmm(a.T, x)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = spmm(a, x), step(a, x, source, 0.1), run_steps([a, a], x, [source] * 2, 0.1)
+        found = spmm(a, x), step(a, x, source, 0.1), run_steps([a, a], x, source, 0.1)
         product = aggregate(a, weight)
     product.backward(x)
     assert weight.grad is not None

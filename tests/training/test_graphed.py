@@ -399,7 +399,9 @@ def test_graphs_train_as_kernels_do(block_graph: Graph, values: dict[str, Any], 
         with to_be_replayed():
             results.append(run(trainer))
         if trainer._graphed is not None:
-            assert len(trainer._graphed._replays) == len(trainer.loader)
+            # a whole graph in host memory is copied anew for every step
+            far = values.get("num_parts") == 1 and values.get("features") == "host"
+            assert len(trainer._graphed._replays) == (0 if far else len(trainer.loader))
     (losses, state), (expected_losses, expected) = results
     assert losses == pytest.approx(expected_losses, rel=1e-4 if precision == "float32" else 0.02)
     for name, value in expected.items():

@@ -1,6 +1,7 @@
 """The whole graph as the only batch of an epoch."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
@@ -9,7 +10,7 @@ from lazygnn.graph import Graph
 
 
 class FullLoader:
-    """Gives the same batch every epoch.
+    """Gives the same batch every epoch, to a training whose loss is the same in every step.
 
     Args:
         graph: The whole of the batch.
@@ -22,6 +23,8 @@ class FullLoader:
         self, graph: Graph, num_layers: int, *, label_step: bool = False, edges: torch.device | None = None
     ) -> None:
         batch = Batch.full(graph, num_layers, label_step=label_step)
+        if batch.labelled is not None:
+            batch = replace(batch, labelled=replace(batch.labelled, same_loss=True))
         self.batch = batch if edges is None else batch.rest_to(edges)
         self.epoch, self.position = 0, 0
 

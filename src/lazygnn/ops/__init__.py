@@ -7,7 +7,7 @@ environment variable `LAZYGNN_KERNELS=reference` asks for plain PyTorch everywhe
 
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -61,25 +61,45 @@ def spmm(matrix: Csr, x: Tensor) -> Tensor:
 
 
 def step(
-    adj: Csr, x: Tensor, source: Tensor, alpha: float, *, previous: Tensor | None = None, momentum: float = 0.0
+    adj: Csr,
+    x: Tensor,
+    source: Tensor,
+    alpha: float,
+    *,
+    share: float = 1.0,
+    past: Tensor | None = None,
+    previous: Tensor | None = None,
+    momentum: float = 0.0,
 ) -> Tensor:
     """`(1 - alpha) adj @ x + alpha source` on the rows of `adj`; the rows of `x` below them keep their value.
 
-    With the value that `x` had a step before, `momentum (x - previous)` is added: the heavy-ball method. No argument
-    is changed. On an accelerator the columns of the result may be a view of wider rows.
+    With a `share`, `lerp(past, source, share)` takes the place of the source; no `past` stands for zero. With the value
+    that `x` had a step before, `momentum (x - previous)` is added: the heavy-ball method. No argument is changed. On an
+    accelerator the columns of the result may be a view of wider rows.
     """
-    kernels = _kernels(adj, x, source, previous)
-    out: Tensor = kernels.step(adj, x, source, alpha, previous=previous, momentum=momentum)
+    kernels = _kernels(adj, x, source, past, previous)
+    out: Tensor = kernels.step(adj, x, source, alpha, share=share, past=past, previous=previous, momentum=momentum)
     return out
 
 
 def run_steps(
-    adjs: Sequence[Csr], x: Tensor, sources: Iterable[Tensor], alpha: float, *, momentum: float = 0.0
+    adjs: Sequence[Csr],
+    x: Tensor,
+    source: Tensor,
+    alpha: float,
+    *,
+    shares: Sequence[float] | None = None,
+    past: Tensor | None = None,
+    momentum: float = 0.0,
 ) -> Tensor:
-    """A step for each matrix and its source; the rows that the last one reaches, or `x` where there is none."""
+    """A step for each matrix, with its share of the source; the rows that the last one reaches, `x` if there is none.
+
+    A step finds its source on all rows that it reaches.
+    """
     if not adjs:
         return x
-    out: Tensor = _kernels(adjs[0], x).run_steps(adjs, x, sources, alpha, momentum=momentum)
+    kernels = _kernels(adjs[0], x, source, past)
+    out: Tensor = kernels.run_steps(adjs, x, source, alpha, shares=shares, past=past, momentum=momentum)
     return out
 
 

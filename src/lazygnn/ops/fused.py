@@ -1,12 +1,12 @@
 """The products of `reference` for an accelerator: residual, heavy-ball term and row prefix in one pass.
 
 Results have rows of a multiple of 16 bytes: 47 columns are a view of 48. What comes in otherwise is copied into such
-rows first, so a chain of steps pads once, and a long one pads its sources too. The first product of a kind compiles,
+rows first, so a chain of steps pads once, and a long one pads its source too. The first product of a kind compiles,
 and the first one with a pattern works out in which order its rows are taken; neither must happen while a CUDA graph is
 captured.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ _BYTES = 16
 _WARP = 32
 # lanes of a row at most, each with 16 bytes of it
 _MAX_LANES = 32
-# steps that must follow for a source to be worth the copy
+# steps of a chain whose source is worth the copy
 _PADDED_FROM = 3
 # sums of pieces take turns where there are more: as many warps as a large device has room for
 _MAX_PROGRAMS = 4096
@@ -39,39 +39,57 @@ def spmm(matrix: Csr, x: Tensor) -> Tensor:
 
 
 def step(
-    adj: Csr, x: Tensor, source: Tensor, alpha: float, *, previous: Tensor | None = None, momentum: float = 0.0
+    adj: Csr,
+    x: Tensor,
+    source: Tensor,
+    alpha: float,
+    *,
+    share: float = 1.0,
+    past: Tensor | None = None,
+    previous: Tensor | None = None,
+    momentum: float = 0.0,
 ) -> Tensor:
-    """`(1 - alpha) adj @ x + alpha source + momentum (x - previous)`; rows of `x` below `adj` keep their value."""
+    """`(1 - alpha) adj @ x + alpha lerp(past, source, share) + momentum (x - previous)`.
+
+    Rows of `x` below `adj` keep their value.
+    """
     out = empty_rows(max(adj.num_rows, len(x)), x)
-    _multiply(adj, aligned(x), out, source, alpha, previous=previous, momentum=momentum)
+    _multiply(adj, aligned(x), out, source, alpha, share=share, past=past, previous=previous, momentum=momentum)
     if adj.num_rows < len(x):
         out[adj.num_rows :] = x[adj.num_rows :]
     return out
 
 
 def run_steps(
-    adjs: Sequence[Csr], x: Tensor, sources: Iterable[Tensor], alpha: float, *, momentum: float = 0.0
+    adjs: Sequence[Csr],
+    x: Tensor,
+    source: Tensor,
+    alpha: float,
+    *,
+    shares: Sequence[float] | None = None,
+    past: Tensor | None = None,
+    momentum: float = 0.0,
 ) -> Tensor:
-    """A step for each matrix and its source; the rows that the last one reaches.
+    """A step for each matrix, with its share of the source if it has one; the rows that the last one reaches.
 
     Where all matrices reach the same rows, the rows below are read where they lie and never copied.
     """
     if not adjs:
         return x
     rows, previous = adjs[-1].num_rows, None
+    shares = (1.0,) * len(adjs) if shares is None else shares
     if any(adj.num_rows != rows for adj in adjs):
-        for adj, source in zip(adjs, sources, strict=True):
-            x, previous = step(adj, x, source, alpha, previous=previous, momentum=momentum), x
+        for adj, share in zip(adjs, shares, strict=True):
+            out = step(adj, x, source, alpha, share=share, past=past, previous=previous, momentum=momentum)
+            x, previous = out, x
         return x[:rows]
-    x, halo, given, padded = aligned(x), None, None, None
+    x, halo = aligned(x), None
     below = x[rows:] if rows < len(x) else None
-    for adj, source in zip(adjs, sources, strict=True):
-        if len(adjs) < _PADDED_FROM:
-            padded = source
-        elif source is not given:
-            given, padded = source, aligned(_dense(source))
+    if len(adjs) >= _PADDED_FROM:
+        source, past = aligned(_dense(source)), None if past is None else aligned(_dense(past))
+    for adj, share in zip(adjs, shares, strict=True):
         out = empty_rows(rows, x)
-        _multiply(adj, x, out, padded, alpha, halo=halo, previous=previous, momentum=momentum)
+        _multiply(adj, x, out, source, alpha, halo=halo, share=share, past=past, previous=previous, momentum=momentum)
         # what is not needed must not be held
         x, previous, halo = out, x if momentum else None, below
     return x
@@ -85,11 +103,15 @@ def _multiply(
     alpha: float = 0.0,
     *,
     halo: Tensor | None = None,
+    share: float = 1.0,
+    past: Tensor | None = None,
     previous: Tensor | None = None,
     momentum: float = 0.0,
 ) -> None:
     """Writes the rows of `matrix` to `out`; where `x` ends, its rows go on in `halo`."""
-    _check(matrix, x, halo, source, previous)
+    _check(matrix, x, halo, source=source, past=past, previous=previous)
+    # what has no weight need not be read
+    past = None if share == 1 else past
     unit, vectors = _unit(x), triton.cdiv(x.shape[1], _unit(x))
     if vectors > _MAX_LANES:
         width = triton.cdiv(vectors, triton.cdiv(vectors, _MAX_LANES)) * unit
@@ -102,6 +124,8 @@ def _multiply(
                 None if source is None else source[:, columns],
                 alpha,
                 halo=None if halo is None else halo[:, columns],
+                share=share,
+                past=None if past is None else past[:, columns],
                 previous=None if previous is None else previous[:, columns],
                 momentum=momentum,
             )
@@ -109,8 +133,8 @@ def _multiply(
     if matrix.num_rows == 0 or x.shape[1] == 0:
         return
     plan = _plan(matrix)
-    source, previous = (None if rows is None else _dense(rows) for rows in (source, previous))
-    whole = all(rows.dtype == x.dtype and is_aligned(rows) for rows in (source, previous) if rows is not None)
+    source, past, previous = (None if rows is None else _dense(rows) for rows in (source, past, previous))
+    whole = all(rows.dtype == x.dtype and is_aligned(rows) for rows in (source, past, previous) if rows is not None)
     own_unit = unit if whole else 1
     gather = {
         "col": matrix.col.contiguous(),
@@ -130,15 +154,18 @@ def _multiply(
             rowptr=matrix.rowptr.contiguous(),
             pieces=pieces,
             source=source,
+            past=past,
             previous=previous,
             out=out,
             num_rows=matrix.num_rows,
             num_entries=len(matrix.col),
             source_stride=0 if source is None else source.stride(0) // own_unit,
+            past_stride=0 if past is None else past.stride(0) // own_unit,
             previous_stride=0 if previous is None else previous.stride(0) // own_unit,
             out_stride=out.stride(0) // unit,
             keep=1.0 - alpha,
-            alpha=float(alpha),
+            source_weight=float(alpha * share),
+            past_weight=float(alpha * (1 - share)),
             momentum=float(momentum),
             OWN_COLUMNS=vectors * unit if whole else x.shape[1],
             OWN_UNIT=own_unit,
@@ -243,14 +270,15 @@ def is_aligned(x: Tensor) -> bool:
     return x.stride(1) == 1 and aligned and end * x.element_size() <= x.untyped_storage().nbytes()
 
 
-def _check(matrix: Csr, x: Tensor, halo: Tensor | None, source: Tensor | None, previous: Tensor | None) -> None:
+def _check(matrix: Csr, x: Tensor, halo: Tensor | None, **own: Tensor | None) -> None:
     # a kernel reads on where a tensor ends
     if len(matrix.value) != len(matrix.col):
         raise ValueError(f"the matrix has {len(matrix.value)} values in {len(matrix.col)} places")
     num_rows = len(x) + (0 if halo is None else len(halo))
     if num_rows != matrix.num_cols:
         raise ValueError(f"`x` has {num_rows} rows for the {matrix.num_cols} columns of the matrix")
-    own = {"source": source, "previous": previous, "x": None if previous is None else x}
+    # the heavy-ball term reads rows of its own there too
+    own["x"] = None if own["previous"] is None else x
     for name, rows in own.items():
         if rows is not None and (len(rows) < matrix.num_rows or rows.shape[1:] != x.shape[1:]):
             raise ValueError(

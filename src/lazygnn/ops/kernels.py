@@ -37,7 +37,10 @@ def jit(function: Callable[..., Any], *, unspecialized: Sequence[str] = ()) -> K
     return kernel
 
 
-@partial(jit, unspecialized=("num_rows", "num_entries", "num_x", "source_stride", "previous_stride", "out_stride"))
+@partial(
+    jit,
+    unspecialized=("num_rows", "num_entries", "num_x", "source_stride", "past_stride", "previous_stride", "out_stride"),
+)
 def lane_rows(
     order: tl.tensor,  # [R], the rows as programs take them
     rowptr: tl.tensor,  # [R + 1]
@@ -47,16 +50,19 @@ def lane_rows(
     halo: tl.tensor,
     pieces: tl.tensor,  # [E // SPLIT, LANES * UNIT], or None where there are none
     source: tl.tensor,  # [R, OWN_COLUMNS] or None
+    past: tl.tensor,  # [R, OWN_COLUMNS] or None
     previous: tl.tensor,  # [R, OWN_COLUMNS] or None
     out: tl.tensor,  # [R, LANES * UNIT]
     num_rows: tl.tensor,
     num_entries: tl.tensor,
     num_x: tl.tensor,
     source_stride: tl.tensor,
+    past_stride: tl.tensor,
     previous_stride: tl.tensor,
     out_stride: tl.tensor,
     keep: tl.tensor,
-    alpha: tl.tensor,
+    source_weight: tl.tensor,
+    past_weight: tl.tensor,
     momentum: tl.tensor,
     X_STRIDE: tl.constexpr,
     HALO_STRIDE: tl.constexpr,
@@ -67,11 +73,11 @@ def lane_rows(
     LANES: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
-    """`out = keep matrix @ x + alpha source + momentum (x - previous)`.
+    """`out = keep matrix @ x + source_weight source + past_weight past + momentum (x - previous)`.
 
     The strides of `x`, `halo` and `out` count units of `UNIT` columns, which is how the compiler learns that rows are
-    aligned. Those of `source` and `previous` count `OWN_UNIT` columns, as many where both have the type of `x` and rows
-    that can be read to the end of a unit, else one.
+    aligned. Those of `source`, `past` and `previous` count `OWN_UNIT` columns, as many where all have the type of `x`
+    and rows that can be read to the end of a unit, else one.
     """
     ROWS: tl.constexpr = _WARP // LANES
     HALVES: tl.constexpr = UNIT // _FOUR
@@ -89,6 +95,8 @@ def lane_rows(
     # asked for ahead of the sums, which take longer than it does to arrive
     if source is not None:
         given = _own(source, row, source_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
+    if past is not None:
+        before = _own(past, row, past_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
     if previous is not None:
         now = _own(x, row, X_STRIDE, lane, inside, LANES * UNIT, UNIT, UNIT)
         then = _own(previous, row, previous_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
@@ -109,7 +117,9 @@ def lane_rows(
     for h in tl.static_range(HALVES):
         rest = tl.zeros([_WARP, _FOUR], tl.float32)
         if source is not None:
-            rest += alpha * _halves(given, KIND)[h]
+            rest += source_weight * _halves(given, KIND)[h]
+        if past is not None:
+            rest += past_weight * _halves(before, KIND)[h]
         if previous is not None:
             rest += momentum * (_halves(now, KIND)[h] - _halves(then, KIND)[h])
         results += (keep * sums[h] + rest,)

@@ -4,7 +4,7 @@ Rows of 16-bit numbers are multiplied and summed in the type of the matrix and r
 would round the matrix.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -21,15 +21,26 @@ def spmm(matrix: Csr, x: Tensor) -> Tensor:
 
 
 def step(
-    adj: Csr, x: Tensor, source: Tensor, alpha: float, *, previous: Tensor | None = None, momentum: float = 0.0
+    adj: Csr,
+    x: Tensor,
+    source: Tensor,
+    alpha: float,
+    *,
+    share: float = 1.0,
+    past: Tensor | None = None,
+    previous: Tensor | None = None,
+    momentum: float = 0.0,
 ) -> Tensor:
-    """`(1 - alpha) adj @ x + alpha source` on the rows of `adj`; the rows of `x` below them keep their value.
+    """`(1 - alpha) adj @ x + alpha lerp(past, source, share)` on the rows of `adj`.
 
-    With the value that `x` had a step before, `momentum (x - previous)` is added: the heavy-ball method.
+    The rows of `x` below them keep their value. Without `past` a `share` below one is one of nothing else. With the
+    value that `x` had a step before, `momentum (x - previous)` is added: the heavy-ball method.
     """
     rows = adj.num_rows
     adj, wide = _same_type(adj, x)
     source = source[:rows].to(wide.dtype)
+    if share != 1:
+        source = share * source if past is None else torch.lerp(past[:rows].to(wide.dtype), source, share)
     with torch.autocast(x.device.type, enabled=False):
         if _rows_in_parallel(x):
             out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(1 - alpha).add_(source, alpha=alpha)
@@ -42,13 +53,21 @@ def step(
 
 
 def run_steps(
-    adjs: Sequence[Csr], x: Tensor, sources: Iterable[Tensor], alpha: float, *, momentum: float = 0.0
+    adjs: Sequence[Csr],
+    x: Tensor,
+    source: Tensor,
+    alpha: float,
+    *,
+    shares: Sequence[float] | None = None,
+    past: Tensor | None = None,
+    momentum: float = 0.0,
 ) -> Tensor:
-    """A step for each matrix and its source; the rows that the last one reaches."""
+    """A step for each matrix, with its share of the source if it has one; the rows that the last one reaches."""
     previous = None
-    for adj, source in zip(adjs, sources, strict=True):
+    for adj, share in zip(adjs, (1.0,) * len(adjs) if shares is None else shares, strict=True):
+        out = step(adj, x, source, alpha, share=share, past=past, previous=previous, momentum=momentum)
         # what is not needed must not be held
-        x, previous = step(adj, x, source, alpha, previous=previous, momentum=momentum), x if momentum else None
+        x, previous = out, x if momentum else None
     return x[: adjs[-1].num_rows] if adjs else x
 
 
