@@ -66,7 +66,7 @@ def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device
     lazy = transform | {"num_layers": 2}
     host = {"history": "pinned", "features": "host"}
     modes = {
-        "ours-full": ("full batch, drift", {"num_parts": 1}),
+        "ours-full": ("full batch, drift, one step more on labelled rows", {"num_parts": 1}),
         "ours": ("frozen halo, drift", parts),
         "ours-host": (
             "the same, histories and features in page-locked host memory, edges on the device",

@@ -179,10 +179,18 @@ def test_propagation(tmp_path: Path) -> None:
     assert outcome.exit_code == 0, outcome.output
     result, _ = read(tmp_path)
     rows = {row["contender"]: row for row in result["rows"]}
-    assert list(rows) == ["exact", "paper", "ours", "ours-one-step", "ours-one-and-labels", "ours-plain"]
+    assert list(rows) == [
+        "exact",
+        "paper",
+        "ours",
+        "ours-no-labels",
+        "ours-one-step",
+        "ours-one-no-labels",
+        "ours-plain",
+    ]
     # inputs take the room of the gradients
     two_tensors = 2 * 2000 * 5 * 4 / 2**20
-    assert [row["history MiB"] for row in rows.values()] == [0] + [pytest.approx(two_tensors)] * 5
+    assert [row["history MiB"] for row in rows.values()] == [0] + [pytest.approx(two_tensors)] * 6
     assert all(row["status"] == "ok" and row["milliseconds"] > 0 for row in rows.values())
 
 

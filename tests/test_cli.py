@@ -137,6 +137,27 @@ def test_list_marks_the_recipes_whose_data_are_not_for_download(lazygnn: Command
     assert legend == "* not for download: needs `<name>.npz` of your own in the folder of data files (`--root`)"
 
 
+def test_list_refuses_a_data_set_that_there_is_not(
+    lazygnn: Command, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAZYGNN_DATA", str(tmp_path / "env"))
+    for name in ("nosuch", "nosuch.npz"):
+        message = f"unknown data set `{name}`; give the path of a graph, or choose one of: arxiv, citeseer, cora, "
+        assert_one_line(lazygnn("list", "lazygnn", name), message)
+    # one without a recipe for this method, one of the recipes alone, and a file
+    for name in ("reddit", "arxiv", str(dataset)):
+        assert lazygnn("list", "lazygnn", name).status == 0
+    (tmp_path / "env").mkdir()
+    dataset.rename(tmp_path / "env" / "nosuch.npz")
+    assert lazygnn("list", "lazygnn", "nosuch").status == 0
+
+
+def test_a_table_in_a_file_of_options_is_one_line(lazygnn: Command, dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "options.toml").write_text("[model]\nalpha = 0.2\n")
+    done = lazygnn("train", "lazygnn", dataset, "--config", "options.toml")
+    assert_one_line(done, "`options.toml` has a table `model`; options stand on lines of their own, without tables: ")
+
+
 def test_prepare_says_in_words_what_its_json_counts(lazygnn: Command, dataset: Path) -> None:
     done = lazygnn("prepare", dataset, "--num-parts", 4, "--partition", "random", "--num-layers", 3)
     assert done.status == 0
@@ -278,7 +299,11 @@ def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path
     [
         (["lazygcn", "block.npz"], "unknown method `lazygcn`; choose one of: mlp, appnp, lazygnn"),
         (["lazygnn", "gone.npz"], "no file `gone.npz`; give the path of an .npz file or the name of a data set"),
-        (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; choose one of: "),
+        (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; let `--root` or `LAZYGNN_DATA` name "),
+        (
+            ["lazygnn", "arxiv"],
+            "unknown data set `arxiv`: no file `data/arxiv.npz`; let `--root` or `LAZYGNN_DATA`",
+        ),
         (["lazygnn", "block.npz", "--set", "alhpa=1"], "unknown option `alhpa`; did you mean `alpha`?"),
         (["gcn", "block.npz", "--set", "num_parts=4"], "method `gcn` has no option `num_parts`; these have it: "),
         (["lazygnn", "block.npz", "--epochs", "3"], "`--epochs` is no flag; give the option with `--set epochs=3`"),
@@ -289,8 +314,12 @@ def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path
         (["lazygnn", "block.npz", "--compile"], "give the option with `--set compile=VALUE`"),
         (["lazygnn", "block.npz", "--set", "alpha=2"], "option `alpha` is 2: input should be less than or equal to 1"),
         (["lazygnn", "block.npz", "--set", "parts_per_batch=4"], "`parts_per_batch` is 4, `num_parts` 1, which is a"),
+        (["lazygnn", "block.npz", "--set", "halo=paper"], "`halo` is paper, `num_parts` 1, which is a full batch; "),
         (["lazygnn", "block.npz", "--set", "alpha"], "`alpha` is not of the form key=value"),
-        (["lazygnn", "block.npz", "--config", "gone.toml"], "cannot read the options in `gone.toml`: "),
+        (
+            ["lazygnn", "block.npz", "--config", "gone.toml"],
+            "no file `gone.toml`; give the path of a TOML file of",
+        ),
         (["lazygnn", "block.npz", "--device", "tpu"], "unknown device `tpu`; choose auto, cpu or cuda"),
         (["lazygnn", "block.npz", "--set", "metric=r2"], "metric `r2` does not fit a single-label task; choose one of"),
         (["lazygnn", "block.npz", "--seed", "-1"], "option `seed` is -1: input should be greater than or equal to 0"),

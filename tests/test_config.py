@@ -12,6 +12,7 @@ from lazygnn.config import (
     allowed,
     check_options,
     parse_assignments,
+    read_options,
     read_toml,
     split_options,
 )
@@ -69,13 +70,29 @@ def test_a_toml_file_is_read(tmp_path: Path) -> None:
     assert read_toml(path) == {"epochs": 3, "start": "mix"}
 
 
-@pytest.mark.parametrize("content", [b"epochs: 3", b"epochs = ", b"a = 1\na = 2", b"\xff\xfe\x00", None])
-def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes | None) -> None:
+@pytest.mark.parametrize("content", [b"epochs: 3", b"epochs = ", b"a = 1\na = 2", b"\xff\xfe\x00"])
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "options.toml"
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"cannot read the options in `.*options.toml`: ."):
         read_toml(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no file `.*gone.toml`; give the path of a TOML file of options$"):
+        read_options(tmp_path / "gone.toml")
+
+
+@pytest.mark.parametrize("content", ["[model]\nalpha = 0.2\n", "epochs = 3\n[model]\n", "model.alpha = 0.2\n"])
+def test_a_file_of_options_has_no_tables(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "options.toml"
+    path.write_text(content)
+    with pytest.raises(
+        ConfigError, match=r"options.toml` has a table `model`; .*, without tables: remove .* `\[model\]`"
+    ):
+        read_options(path)
+    path.write_text("epochs = 3\nfanouts = [3, 4]\n")
+    assert read_options(path) == {"epochs": 3, "fanouts": [3, 4]}
 
 
 def test_options_are_dealt_out_to_the_groups_that_know_them() -> None:
@@ -175,5 +192,5 @@ def test_what_an_option_may_be_is_told() -> None:
 
 
 def test_none_empties_an_option_unless_it_is_one_of_its_values() -> None:
-    config = resolve("lazygnn", "wordnet-small", {"norm": "none", "halo": "none", "patience": "none"})
+    config = resolve("lazygnn", "wordnet-small", {"num_parts": 4, "norm": "none", "halo": "none", "patience": "none"})
     assert (config.model["norm"], config.model["halo"], config.trainer.patience) == ("none", "none", None)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch
-from lazygnn.config import TrainerOptions, read_toml
+from lazygnn.config import Config, TrainerOptions, read_toml
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory, StoredHistory
@@ -38,6 +38,12 @@ TABLES = [(method, name) for method in METHODS for name in ["default", *recipe_n
 def make(graph: Graph, method: str, **values: Any) -> Built:
     torch.manual_seed(0)
     return build(resolve(method, "block", values), graph)
+
+
+def unchecked(method: str, **values: Any) -> Config:
+    """A configuration as a run of earlier days may hold it, with options that are refused now."""
+    config = resolve(method, "block")
+    return config.model_copy(update={"model": config.model | values})
 
 
 def lazy_part(built: Built) -> LazyPropagation:
@@ -229,6 +235,11 @@ def test_more_parts_in_a_batch_than_there_are_is_refused(block_graph: Graph) -> 
             {"parts_per_batch": 4},
             "`parts_per_batch` is 4, `num_parts` 1, which is a full batch; set `num_parts` too, or leave",
         ),
+        ("gcn-gas", {"partition": "random"}, "`partition` is random, `num_parts` 1, .*, or leave `partition` out"),
+        ("lazygnn", {"halo": "paper"}, "`halo` is paper, `num_parts` 1, which is a full batch; set `num_parts` too"),
+        ("lazygnn-paper", {"halo": "frozen", "num_parts": 1}, "`halo` is frozen, `num_parts` 1, which is a full batch"),
+        ("cluster-gcn", {"keep_batches": False}, "`keep_batches` is false, `num_parts` 1, which is a full batch; set"),
+        ("lazygnn", {"halo_gradients": True}, "`halo_gradients` is true, `num_parts` 1, .*leave `halo_gradients` out"),
         (
             "lazygnn",
             {"level": 0.9, "start": "mix"},
@@ -256,7 +267,11 @@ def test_an_option_that_would_be_ignored_is_refused(method: str, values: dict[st
         ("lazygnn", {"parts_per_batch": 1}),
         ("lazygnn", {"level": 0.8, "response": "plain"}),
         ("lazygnn-paper", {"level": 0.9, "start": "drift"}),
-        ("lazygnn", {"halo": "none", "halo_gradients": False}),
+        ("lazygnn", {"halo": "none", "halo_gradients": False, "num_parts": 4}),
+        ("lazygnn", {"halo": "frozen", "partition": "metis", "keep_batches": True, "halo_gradients": False}),
+        ("lazygnn-paper", {"halo": "paper"}),
+        # the recipe cuts the graph
+        ("gcn-gas", {"partition": "random", "keep_batches": False}),
     ],
 )
 def test_what_a_recipe_or_a_default_says_is_not_refused(method: str, values: dict[str, Any]) -> None:
@@ -265,8 +280,7 @@ def test_what_a_recipe_or_a_default_says_is_not_refused(method: str, values: dic
 
 
 def test_a_run_made_before_an_option_was_refused_is_built_as_it_was(block_graph: Graph) -> None:
-    config = resolve("lazygnn-paper", "block")
-    old = config.model_copy(update={"model": config.model | {"level": 0.9, "parts_per_batch": 4}})
+    old = unchecked("lazygnn-paper", level=0.9, parts_per_batch=4, halo="frozen", keep_batches=False)
     assert lazy_part(build(old, block_graph)).response is None
 
 
@@ -291,7 +305,7 @@ def test_edges_do_not_leave_the_device_before_the_features(block_graph: Graph) -
 @pytest.mark.parametrize("method", ["lazygnn", "gcn-gas", "cluster-gcn"])
 def test_features_alone_stay_in_host_memory_where_asked(block_graph: Graph, method: str, num_parts: int) -> None:
     def devices(**values: Any) -> set[tuple[str, str]]:
-        options = {"num_parts": num_parts, "partition": "random", "features": "host", **values}
+        options = {"num_parts": num_parts, "features": "host", **values}
         config = resolve(method, "block", options)
         graph = place_graph(config, block_graph, torch.device("meta"))
         assert graph.device.type == "cpu"
@@ -304,10 +318,10 @@ def test_features_alone_stay_in_host_memory_where_asked(block_graph: Graph, meth
 
 
 def test_gradients_are_kept_for_the_halo_where_asked(block_graph: Graph) -> None:
-    lazy = lazy_part(make(block_graph, "lazygnn", halo_gradients=True))
+    lazy = lazy_part(make(block_graph, "lazygnn", num_parts=4, halo_gradients=True))
     assert isinstance(lazy.gradients, StoredHistory)
     assert lazy.gradients.warm == Mix(1.0)
-    both = lazy_part(make(block_graph, "lazygnn", halo_gradients=True, gamma=0.5))
+    both = lazy_part(make(block_graph, "lazygnn", num_parts=4, halo_gradients=True, gamma=0.5))
     assert isinstance(both.gradients, StoredHistory)
     assert both.gradients.warm == Drift(0.5)
 
@@ -315,7 +329,9 @@ def test_gradients_are_kept_for_the_halo_where_asked(block_graph: Graph) -> None
 def test_gradients_for_the_halo_change_nothing_where_there_is_none(block_graph: Graph) -> None:
     grads = []
     for kept in (False, True):
-        built = make(block_graph, "lazygnn", halo_gradients=kept, label_step=False, dropout=0.0, level=0.5)
+        torch.manual_seed(0)
+        config = unchecked("lazygnn", halo_gradients=kept, label_step=False, dropout=0.0, level=0.5)
+        built = build(config, block_graph)
         built.model.train()
         batch = next(iter(built.loader))
         weights = list(built.model.parameters())
@@ -358,11 +374,10 @@ def test_a_step_on_labelled_rows_has_its_conditions(block_graph: Graph, values: 
     with pytest.raises(ConfigError, match=message):
         resolve("lazygnn", "block", values | {"label_step": True})
     # where nothing is asked for, it is left out
-    assert next(iter(make(block_graph, "lazygnn", **values).loader)).labelled is None
+    assert next(iter(build(unchecked("lazygnn", **values), block_graph).loader)).labelled is None
     # a configuration that was not resolved here
-    config = resolve("lazygnn", "block", values)
     with pytest.raises(ConfigError, match=message):
-        build(config.model_copy(update={"model": config.model | {"label_step": True}}), block_graph)
+        build(unchecked("lazygnn", **values, label_step=True), block_graph)
     with pytest.raises(ConfigError, match=r"`gamma` is 0\.5; set `gamma=1`"):
         resolve("lazygnn-paper", "block", {"label_step": True})
 
@@ -399,7 +414,7 @@ def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> No
     ],
 )
 def test_what_is_left_open_is_chosen(method: str, values: dict[str, Any], chosen: dict[str, Any]) -> None:
-    assert method_options(resolve(method, "block", values)).chosen() == chosen
+    assert method_options(unchecked(method, **values)).chosen() == chosen
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])

@@ -334,6 +334,11 @@ def test_a_response_counts_the_step_on_labelled_rows(labelled_graph: Graph) -> N
         prop(rows(0), Batch.full(labelled_graph, 1, label_step=True))
 
 
+def test_a_response_is_fitted_to_a_matrix(graph: Graph) -> None:
+    with pytest.raises(GraphError, match=r"`adj` .*Graph.*give the matrix of a graph, `graph.adj`"):
+        fit_response(graph, ALPHA, 2)  # type: ignore[arg-type]
+
+
 def test_a_step_on_labelled_rows_needs_labels(graph: Graph) -> None:
     for masks in ({}, {"train": torch.zeros(N, dtype=torch.bool)}):
         bare = Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, masks)

@@ -17,8 +17,8 @@ from rich.table import Column, Table
 from typer.core import TyperCommand, TyperGroup
 
 from lazygnn import workflow
-from lazygnn.config import Options, TrainerOptions, allowed, parse_assignments, read_toml
-from lazygnn.data.datasets import EMBEDDED
+from lazygnn.config import Options, TrainerOptions, allowed, parse_assignments, read_options
+from lazygnn.data.datasets import EMBEDDED, find_graph
 from lazygnn.data.download import SOURCES
 from lazygnn.data.partition import PartitionMethod
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
@@ -102,6 +102,7 @@ def list_command(
     """Shows methods and data sets, a line each; with a method, its options and the data sets it has a recipe for."""
     console = Console()
     if method is not None:
+        _check_dataset(dataset)
         for group, options in (("training", TrainerOptions), (method, find_method(method).options)):
             console.print(_options_table(group, options, recipe(method, dataset)))
         console.print(_recipes_line(method), soft_wrap=True, highlight=False)
@@ -163,7 +164,7 @@ def train(
         raise ConfigError(
             "give a method and a data set, such as `lazygnn train lazygnn wordnet-small`, or `--resume RUN`"
         )
-    values = ({} if config is None else read_toml(config)) | parse_assignments(set_ or [])
+    values = ({} if config is None else read_options(config)) | parse_assignments(set_ or [])
     resolved = resolve(method, dataset, values, seed=seed or 0, device=device or "auto", root=root)
     typer.echo(json.dumps(workflow.train(resolved, out, quiet=quiet)))
 
@@ -232,6 +233,15 @@ def doctor() -> None:
     ):
         table.add_row(package, _version(package))
     Console().print(table)
+
+
+def _check_dataset(dataset: str) -> None:
+    """Refuses a data set that is neither known by name nor a file."""
+    known = {EMBEDDED, *SOURCES, *(name for method in METHODS for name in recipe_names(method))}
+    if dataset not in {"default", *known} and find_graph(dataset) is None:
+        raise ConfigError(
+            f"unknown data set `{dataset}`; give the path of a graph, or choose one of: {', '.join(sorted(known))}"
+        )
 
 
 def _recipes_line(method: str) -> str:

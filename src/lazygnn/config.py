@@ -88,10 +88,24 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     return values
 
 
+def read_options(path: Path) -> dict[str, Any]:
+    """Reads a TOML file of options that all stand on lines of their own."""
+    values = read_toml(path)
+    for name, value in values.items():
+        if isinstance(value, dict):
+            raise ConfigError(
+                f"`{path}` has a table `{name}`; options stand on lines of their own, without tables: "
+                f"remove the line `[{name}]`"
+            )
+    return values
+
+
 def read_toml(path: Path) -> dict[str, Any]:
-    """Reads a TOML file of options."""
+    """Reads a TOML file of options, in tables or not."""
     try:
         return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"no file `{path}`; give the path of a TOML file of options") from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise ConfigError(f"cannot read the options in `{path}`: {error}") from error
 

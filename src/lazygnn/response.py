@@ -13,7 +13,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from lazygnn.ops import Adjacency, run_steps, spmm
+from lazygnn.errors import GraphError, wrong_type
+from lazygnn.ops import Adjacency, Csr, run_steps, spmm
 from lazygnn.solve import check_alpha
 
 PROBES = 8
@@ -77,6 +78,8 @@ def fit_response(
         level: `P(1)`, in (0, 1].
         seed: Of the random inputs.
     """
+    if not isinstance(adj, Csr):
+        raise GraphError(wrong_type("adj", adj, "give the matrix of a graph, `graph.adj`"))
     check_alpha(alpha)
     if not 0 < level <= 1:
         raise ValueError(f"`level` must lie in (0, 1], got {level}")

@@ -165,6 +165,19 @@ def test_cuts_that_are_not_kept_stay_where_they_were_made() -> None:
         assert all(tensor.device.type == "cpu" for batch in loader for tensor in batch.tensors())
 
 
+@pytest.mark.parametrize("halo", ["frozen", "paper"])
+def test_features_come_in_the_type_asked_for(halo: Halo) -> None:
+    graph = make_graph()
+    assert isinstance(graph.x, Tensor)
+    for batch in ClusterLoader(graph, PTR, 1, halo=halo, dtype=torch.bfloat16):
+        rows = batch.nodes if halo == "paper" else batch.targets
+        assert torch.equal(torch.as_tensor(batch.x), graph.x[rows].to(torch.bfloat16))
+        assert {adj.value.dtype for adj in batch.adjs} == {torch.float64}
+    sparse = next(iter(ClusterLoader(make_graph(sparse=True), PTR, 1, dtype=torch.bfloat16))).x
+    assert isinstance(sparse, Csr)
+    assert sparse.value.dtype == torch.float32
+
+
 def test_sparse_features_are_selected_row_by_row() -> None:
     graph = make_graph(sparse=True)
     assert isinstance(graph.x, Csr)

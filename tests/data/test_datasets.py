@@ -66,7 +66,8 @@ def test_a_missing_file_is_named() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(GraphError, match=r"unknown data set `coar`: no file `.*coar.npz`; choose one of: ") as error:
+    message = r"unknown data set `coar`: no file `.*coar.npz`; let `--root` or .* of that file, or choose one of: "
+    with pytest.raises(GraphError, match=message) as error:
         load_graph("coar", root=tmp_path)
     for known in ("wordnet-small", *SOURCES):
         assert known in str(error.value)

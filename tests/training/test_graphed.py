@@ -57,7 +57,10 @@ class Recorder:
 
 def make_trainer(graph: Graph, device: str = "cpu", method: str = "lazygnn", **values: Any) -> Trainer:
     known = METHODS[method].options.model_fields.keys() | TrainerOptions.model_fields.keys()
-    config = resolve(method, "block", {name: value for name, value in VALUES.items() if name in known} | values)
+    given = {name: value for name, value in VALUES.items() if name in known} | values
+    if given.get("num_parts") == 1:
+        given.pop("partition", None)
+    config = resolve(method, "block", given)
     torch.manual_seed(0)
     built = build(config, graph, device)
     return Trainer(built.model, built.loader, built.graph, config.trainer)
@@ -410,6 +413,20 @@ def test_graphs_train_as_kernels_do(block_graph: Graph, values: dict[str, Any], 
             one, other = state[name].double(), value.double()
             torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, msg=name)
     assert torch.equal(state["random.cuda"], expected["random.cuda"])
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("graphs", ["auto", "off"])
+def test_features_come_over_the_bus_as_they_are_multiplied(block_graph: Graph, graphs: str) -> None:
+    results = {}
+    for features in ("device", "host"):
+        given: dict[str, Any] = {"precision": "bfloat16", "dropout": 0.0, "cuda_graphs": graphs, "features": features}
+        trainer = make_trainer(block_graph, "cuda", **given)
+        found = {batch.x.dtype for batch in trainer.loader.sweep() if isinstance(batch.x, Tensor)}
+        assert found == {torch.bfloat16 if features == "host" else torch.float32}
+        results[features] = run(trainer)[0]
+    assert results["host"] == pytest.approx(results["device"], rel=1e-3)
 
 
 @pytest.mark.gpu

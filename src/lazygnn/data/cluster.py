@@ -40,6 +40,7 @@ class ClusterLoader:
         pin: Cut into page-locked memory, from which an accelerator copies on its own; kept cuts are pinned once.
         edges: In place of `device`: where all of a kept cut but its features is placed, once. The features stay where
             the graph is, and so do cuts that are not kept.
+        dtype: Type of dense features in a batch; that of the graph by default.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ClusterLoader:
         keep: bool = True,
         pin: bool = False,
         edges: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         check_graph(graph)
         self.num_parts = len(ptr) - 1
@@ -76,6 +78,7 @@ class ClusterLoader:
         self.epoch, self.position = 0, 0
         # by its full name, since what is current is a matter of the thread
         self._edges = None if edges is None else find_device(edges)
+        self._dtype = dtype
         self._pin = graph.device.type == "cpu" and (pin or self.device.type == "cuda")
         self._bounds = ptr.tolist()
         self._weight = loss_weight(graph, len(self))
@@ -150,8 +153,9 @@ class ClusterLoader:
         targets = torch.cat([torch.arange(s.start, s.stop, device=graph.device) for s in slices])
         nodes, sizes, local = self._grow(targets)
         only_targets = self.halo in ("frozen", "none") or len(nodes) == len(targets)
+        x = _rows(graph.x, slices, targets) if only_targets else select_rows(graph.x, nodes)
         return Batch(
-            x=_rows(graph.x, slices, targets) if only_targets else select_rows(graph.x, nodes),
+            x=x.to(self._dtype) if isinstance(x, Tensor) and self._dtype is not None else x,
             y=graph.y[targets],
             weight=self._weight[targets],
             nodes=nodes,

@@ -35,18 +35,12 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
     """
     if not isinstance(name, str | Path):
         raise GraphError(wrong_type("name", name, "give the name of a data set, or a path"))
-    path = Path(name)
+    found = find_graph(name, root)
+    if found is not None:
+        return load_folder(found) if found.is_dir() else read_npz(found)
+    path, name, folder = Path(name), str(name), data_root(root)
     if path.suffix == ".npz":
-        if not path.is_file():
-            raise GraphError(f"no file `{path}`; give the path of an .npz file or the name of a data set")
-        return read_npz(path)
-    if (path / HEADER).is_file():
-        return load_folder(path)
-    name, folder = str(name), data_root(root)
-    if (folder / f"{name}.npz").is_file():
-        return read_npz(folder / f"{name}.npz")
-    if (folder / name / HEADER).is_file():
-        return load_folder(folder / name)
+        raise GraphError(f"no file `{path}`; give the path of an .npz file or the name of a data set")
     if name == EMBEDDED:
         with resources.as_file(resources.files("lazygnn.data") / f"{EMBEDDED}.npz") as file:
             return read_npz(file)
@@ -54,8 +48,19 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
         raise GraphError(f"folder `{path}` has no `{HEADER}`; give one that `save_folder` wrote, or an .npz file")
     if name not in SOURCES:
         known = ", ".join(sorted([EMBEDDED, *SOURCES]))
-        raise GraphError(f"unknown data set `{name}`: no file `{folder / name}.npz`; choose one of: {known}")
+        raise GraphError(
+            f"unknown data set `{name}`: no file `{folder / name}.npz`; let `--root` or `LAZYGNN_DATA` name the folder "
+            f"of that file, or choose one of: {known}"
+        )
     return _READERS[SOURCES[name].reader](download(name, folder), name)
+
+
+def find_graph(name: str | Path, root: str | Path | None = None) -> Path | None:
+    """The `.npz` file or the folder with a `graph.json` that a path or a name stands for; None where there is none."""
+    path, folder = Path(name), data_root(root)
+    places = [path] if path.suffix == ".npz" else [path / HEADER, folder / f"{name}.npz", folder / path / HEADER]
+    found = next((place for place in places if place.is_file()), None)
+    return found.parent if found is not None and found.name == HEADER else found
 
 
 def data_root(root: str | Path | None) -> Path:

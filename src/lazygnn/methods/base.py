@@ -39,14 +39,18 @@ class ClusterOptions(Options):
     keep_batches: bool = Field(True, description="keep in memory what a batch of one part sees of the graph")
 
     def ignored(self) -> dict[str, str]:
-        """Several parts a batch, of a graph that is not cut."""
+        """How to cut and what to put around a part, of a graph that is not cut."""
         found = super().ignored()
-        if self.parts_per_batch > 1 and self.num_parts == 1:
-            found["parts_per_batch"] = (
-                f"`parts_per_batch` is {self.parts_per_batch}, `num_parts` 1, which is a full batch; "
-                "set `num_parts` too, or leave `parts_per_batch` out"
-            )
+        if self.num_parts == 1:
+            for name in ("parts_per_batch", "partition", "partition_seed", "halo", "keep_batches"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    found[name] = self.needs_parts(name)
         return found
+
+    def needs_parts(self, name: str) -> str:
+        """Why an option has no effect in a full batch, and what to do."""
+        value = str(getattr(self, name)).lower()
+        return f"`{name}` is {value}, `num_parts` 1, which is a full batch; set `num_parts` too, or leave `{name}` out"
 
 
 class HistoryOptions(Options):
@@ -121,7 +125,8 @@ def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int,
     edges = place.device if (options.features, options.edges) == ("host", "device") else None
     if len(cut.ptr) == 2:
         return FullLoader(cut.graph, num_layers, label_step=label_step, edges=edges)
-    # what stays in host memory is moved by the trainer, which knows when
+    far = options.features == "host" and place.device.type == "cuda"
+    # what stays in host memory is moved by the trainer, which knows when, in the type that it is multiplied in
     return ClusterLoader(
         cut.graph,
         cut.ptr,
@@ -132,4 +137,5 @@ def make_loader(options: MethodOptions, cut: Cut, place: Place, num_layers: int,
         keep=options.keep_batches,
         pin=place.device.type == "cuda",
         edges=edges,
+        dtype=torch.bfloat16 if far and place.compute_dtype == torch.bfloat16 else None,
     )

@@ -69,7 +69,9 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
                 f"`level` is {self.level}, `{name}` {value}, with which no answer is fitted to a level; "
                 f"set `{name}={remedy}`, or leave `level` out"
             )
-        if self.halo_gradients and self.halo == "none":
+        if self.halo_gradients and self.num_parts == 1:
+            found["halo_gradients"] = self.needs_parts("halo_gradients")
+        elif self.halo_gradients and self.halo == "none":
             found["halo_gradients"] = (
                 "`halo_gradients` is true, `halo` none; gradients are kept for the halo alone: "
                 "set `halo=frozen`, or leave `halo_gradients` out"
