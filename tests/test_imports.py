@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "warmstart": set(),
     "config": {"errors"},
     "solve": {"ops"},
-    "response": {"ops", "solve"},
+    "response": {"errors", "ops", "solve"},
     "checks": {"errors", "ops", "task"},
     "graph": GROUND,
     "batch": GROUND | {"graph"},
