@@ -134,8 +134,7 @@ def _multiply(
         return
     plan = _plan(matrix)
     source, past, previous = (None if rows is None else _dense(rows) for rows in (source, past, previous))
-    whole = all(rows.dtype == x.dtype and is_aligned(rows) for rows in (source, past, previous) if rows is not None)
-    own_unit = unit if whole else 1
+    own_unit, past_unit = _common_unit(x, source, previous), _common_unit(x, past)
     gather = {
         "col": matrix.col.contiguous(),
         "value": matrix.value.contiguous(),
@@ -160,15 +159,17 @@ def _multiply(
             num_rows=matrix.num_rows,
             num_entries=len(matrix.col),
             source_stride=0 if source is None else source.stride(0) // own_unit,
-            past_stride=0 if past is None else past.stride(0) // own_unit,
+            past_stride=0 if past is None else past.stride(0) // past_unit,
             previous_stride=0 if previous is None else previous.stride(0) // own_unit,
             out_stride=out.stride(0) // unit,
             keep=1.0 - alpha,
             source_weight=float(alpha * share),
             past_weight=float(alpha * (1 - share)),
             momentum=float(momentum),
-            OWN_COLUMNS=vectors * unit if whole else x.shape[1],
+            OWN_COLUMNS=x.shape[1] if own_unit == 1 else vectors * unit,
             OWN_UNIT=own_unit,
+            PAST_COLUMNS=x.shape[1] if past_unit == 1 else vectors * unit,
+            PAST_UNIT=past_unit,
             LANES=vectors,
             UNROLL=_unroll(matrix),
             **gather,
@@ -245,6 +246,12 @@ def _unroll(matrix: Csr) -> int:
 def _unit(x: Tensor) -> int:
     """Columns in 16 bytes."""
     return _BYTES // x.element_size()
+
+
+def _common_unit(x: Tensor, *others: Tensor | None) -> int:
+    """Columns in 16 bytes where all others can be read as `x` is, else one."""
+    given = [rows for rows in others if rows is not None]
+    return _unit(x) if all(rows.dtype == x.dtype and is_aligned(rows) for rows in given) else 1
 
 
 def padded_width(x: Tensor) -> int:

@@ -50,7 +50,7 @@ def lane_rows(
     halo: tl.tensor,
     pieces: tl.tensor,  # [E // SPLIT, LANES * UNIT], or None where there are none
     source: tl.tensor,  # [R, OWN_COLUMNS] or None
-    past: tl.tensor,  # [R, OWN_COLUMNS] or None
+    past: tl.tensor,  # [R, PAST_COLUMNS] or None
     previous: tl.tensor,  # [R, OWN_COLUMNS] or None
     out: tl.tensor,  # [R, LANES * UNIT]
     num_rows: tl.tensor,
@@ -68,6 +68,8 @@ def lane_rows(
     HALO_STRIDE: tl.constexpr,
     OWN_COLUMNS: tl.constexpr,
     OWN_UNIT: tl.constexpr,
+    PAST_COLUMNS: tl.constexpr,
+    PAST_UNIT: tl.constexpr,
     UNIT: tl.constexpr,
     SPLIT: tl.constexpr,
     LANES: tl.constexpr,
@@ -76,8 +78,8 @@ def lane_rows(
     """`out = keep matrix @ x + source_weight source + past_weight past + momentum (x - previous)`.
 
     The strides of `x`, `halo` and `out` count units of `UNIT` columns, which is how the compiler learns that rows are
-    aligned. Those of `source`, `past` and `previous` count `OWN_UNIT` columns, as many where all have the type of `x`
-    and rows that can be read to the end of a unit, else one.
+    aligned. Those of `source` and `previous` count `OWN_UNIT` columns, that of `past` `PAST_UNIT`: as many where they
+    have the type of `x` and rows that can be read to the end of a unit, else one.
     """
     ROWS: tl.constexpr = _WARP // LANES
     HALVES: tl.constexpr = UNIT // _FOUR
@@ -96,7 +98,7 @@ def lane_rows(
     if source is not None:
         given = _own(source, row, source_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
     if past is not None:
-        before = _own(past, row, past_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
+        before = _own(past, row, past_stride, lane, inside, PAST_COLUMNS, PAST_UNIT, UNIT)
     if previous is not None:
         now = _own(x, row, X_STRIDE, lane, inside, LANES * UNIT, UNIT, UNIT)
         then = _own(previous, row, previous_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)

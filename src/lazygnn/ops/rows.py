@@ -1,6 +1,6 @@
 """The rows of a history on an accelerator: gathered, warm-started and converted in one pass, scattered in another.
 
-Everything is read once and combined in float32. The start comes in rows of a multiple of 16 bytes, as the fused
+Everything is read once and combined in float32. What is given out comes in rows of a multiple of 16 bytes, as the fused
 products want them. The rows of a history lie as close as they can.
 
 `V` nodes of the batch, `T` targets, `F` rows with a fresh value, `C` channels.
@@ -62,7 +62,7 @@ def gather(
     out = empty_rows(num_rows, fresh)
     then = None
     if past is not None and with_then:
-        then = torch.empty(len(fresh), fresh.shape[1], dtype=fresh.dtype, device=fresh.device)
+        then = empty_rows(len(fresh), fresh)
     given = {
         "values": table,
         "nodes": None if nodes is None else nodes.contiguous(),
@@ -126,7 +126,7 @@ def gather_rows(
     targets: tl.tensor,  # [T] or None
     fresh: tl.tensor,  # [F, COLUMNS]
     out: tl.tensor,  # [V, OUT_STRIDE]
-    then: tl.tensor,  # [F, COLUMNS] or None
+    then: tl.tensor,  # [F, OUT_STRIDE] or None
     num_rows: tl.tensor,
     num_fresh: tl.tensor,
     num_targets: tl.tensor,
@@ -152,7 +152,8 @@ def gather_rows(
         before = _load(inputs, _find(targets, row, is_target), INPUT_STRIDE, column, is_target, COLUMNS)
         moved = tl.where(is_target, tl.fma(now - before, move, x), x)
         if then is not None:
-            tl.store(then + row * COLUMNS + column, tl.where(is_target, before, now), is_fresh & (column < COLUMNS))
+            at = then + row * OUT_STRIDE + column
+            tl.store(at, tl.where(is_target, before, now), is_fresh & (column < OUT_STRIDE))
     mixed = tl.fma(now - moved, mix, moved) if FROM_STORED else tl.fma(now - moved, mix - 1.0, now)
     start = tl.where(is_target, scale * mixed, tl.where(is_fresh, mixed, x))
     # to the end of the row: half a sector is read before it is written
