@@ -46,6 +46,32 @@ class Scheme:
         return root
 
 
+@dataclass(frozen=True)
+class OnLabels:
+    """What labelled rows see: `q x + alpha (share u + (1 - share) u_before)`, one step on what is stored."""
+
+    stored: Scheme
+    share: float
+
+    def fresh(self, z: Array) -> Array:
+        """The answer to a change."""
+        fresh: Array = _left(z, 1) * self.stored.fresh(z) + ALPHA * self.share
+        return fresh
+
+    def standing(self, z: Array) -> Array:
+        """The factor on an input that does not change, after many passes."""
+        standing: Array = _left(z, 1) * self.stored.standing(z) + ALPHA
+        return standing
+
+    def noise(self, z: Array) -> Array:
+        """Root mean square of the answer to noise that is drawn anew in every pass, of variance one."""
+        keep = self.stored.keep(z)
+        echo = _left(z, 1) * (keep * self.stored.fresh(z) + self.stored.past(z))
+        later = echo + ALPHA * (1 - self.share)
+        root: Array = np.sqrt(self.fresh(z) ** 2 + later**2 + (keep * echo) ** 2 / (1 - keep**2))
+        return root
+
+
 def exact(z: Array) -> Array:
     """The fixed point."""
     factor: Array = ALPHA / (1 - (1 - ALPHA) * z)
@@ -107,13 +133,22 @@ def main(root: str | None) -> None:
     _draw(spectra, _schemes(graphs["wordnet"]))
 
 
-def _schemes(adj: Adjacency) -> dict[str, Scheme]:
-    """The paper's start, the drift alone, and what is fitted to a graph: the default."""
-    response = fit_response(adj, ALPHA, NUM_LAYERS, mix=BETA)
-    return {"mix": mix(0.5, NUM_LAYERS), "drift": drift(0.0, NUM_LAYERS), "fitted": fitted(response, BETA)}
+def on_labels(response: Response, beta: float) -> OnLabels:
+    """The same where one step more is taken: the default of a full batch."""
+    return OnLabels(fitted(Response(response.start, response.sources[:-1]), beta), response.sources[-1])
 
 
-def _draw(spectra: Mapping[str, tuple[Array, Array]], schemes: Mapping[str, Scheme]) -> None:
+def _schemes(adj: Adjacency) -> dict[str, Scheme | OnLabels]:
+    """The paper's start, the drift alone, what is fitted to a graph, and that with a step on labelled rows."""
+    return {
+        "mix": mix(0.5, NUM_LAYERS),
+        "drift": drift(0.0, NUM_LAYERS),
+        "fitted": fitted(fit_response(adj, ALPHA, NUM_LAYERS, mix=BETA), BETA),
+        "on labels": on_labels(fit_response(adj, ALPHA, NUM_LAYERS, further=1, mix=BETA), BETA),
+    }
+
+
+def _draw(spectra: Mapping[str, tuple[Array, Array]], schemes: Mapping[str, Scheme | OnLabels]) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(13, 3.8), layout="constrained")
@@ -122,10 +157,11 @@ def _draw(spectra: Mapping[str, tuple[Array, Array]], schemes: Mapping[str, Sche
     for name, (z, share) in spectra.items():
         modes.stairs(np.histogram(z, edges, weights=share)[0], edges, label=name)
     z = np.linspace(-0.8, 1, 400)
-    for panel, value in ((standing, Scheme.standing), (fresh, lambda scheme, at: np.abs(scheme.fresh(at)))):
+    for panel in (standing, fresh):
         panel.plot(z, steps_from_input(z, 10), "k", label="exact, 10 steps")
-        for name, scheme in schemes.items():
-            panel.plot(z, value(scheme, z), label=name)
+    for name, scheme in schemes.items():
+        standing.plot(z, scheme.standing(z), label=name)
+        fresh.plot(z, np.abs(scheme.fresh(z)), label=name)
     for panel, title in (
         (modes, "share of modes"),
         (standing, "answer to a standing input"),

@@ -49,6 +49,33 @@ def test_the_closed_forms_are_what_a_pass_does_to_each_mode(graph: Graph, spectr
     np.testing.assert_allclose(changed - (modes * out).sum(dim=0).numpy(), scheme.fresh(values.numpy()), atol=1e-9)
 
 
+def test_the_closed_forms_are_what_labelled_rows_see(graph: Graph, spectrum: Any) -> None:
+    # all rows are labelled, so that a mode stays one
+    masks = {"train": torch.ones(N, dtype=torch.bool)}
+    graph = Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, masks)
+    response = fit_response(graph.adj, spectrum.ALPHA, 2, further=1, mix=0.2)
+    scheme, (values, modes) = spectrum.on_labels(response, 0.2), torch.linalg.eigh(graph.adj.to_dense())
+    history = open_history(N, N, Drift(0.2), dtype=torch.float64, compute_dtype=torch.float64)
+    prop, batch = LazyPropagation(spectrum.ALPHA, history, response=response), Batch.full(graph, 2, label_step=True)
+    for _ in range(300):
+        out = prop(modes, batch)
+    np.testing.assert_allclose((modes * out).sum(dim=0), scheme.standing(values.numpy()), atol=1e-9)
+    changed = (modes * prop(2 * modes, batch)).sum(dim=0).numpy()
+    np.testing.assert_allclose(changed - (modes * out).sum(dim=0).numpy(), scheme.fresh(values.numpy()), atol=1e-9)
+
+
+def test_noise_on_labelled_rows_is_answered_as_a_long_run_shows(spectrum: Any) -> None:
+    z, rng = np.array([-0.4, 0.2, 0.9]), np.random.default_rng(0)
+    scheme = spectrum.on_labels(Response(0.9, (-0.4, 0.8, 0.7)), 0.1)
+    x, before, seen = np.zeros(3), np.zeros(3), []
+    for _ in range(40_000):
+        fresh = rng.normal(size=3)
+        x = scheme.stored.keep(z) * x + scheme.stored.fresh(z) * fresh + scheme.stored.past(z) * before
+        seen.append(0.9 * z * x + 0.1 * (0.7 * fresh + 0.3 * before))
+        before = fresh
+    np.testing.assert_allclose(np.std(seen, axis=0), scheme.noise(z), rtol=0.03)
+
+
 def test_noise_is_answered_as_a_long_run_shows(spectrum: Any) -> None:
     z, rng = np.array([-0.4, 0.2, 0.9]), np.random.default_rng(0)
     for scheme in (spectrum.mix(0.5, 2), spectrum.drift(0.0, 2)):
