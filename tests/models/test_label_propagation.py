@@ -9,11 +9,14 @@ import torch
 from torch.nn import functional as F
 
 from lazygnn import workflow
-from lazygnn.data import FullLoader
+from lazygnn.data import FullLoader, load_graph
+from lazygnn.data.similar import link_similar
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import resolve
+from lazygnn.models import smooth_features
 from lazygnn.models.label_propagation import LabelPropagation
+from lazygnn.task import Task
 
 
 def closed_form(graph: Graph, y: torch.Tensor, alpha: float) -> torch.Tensor:
@@ -33,6 +36,40 @@ def test_is_the_closed_form(block_graph: Graph, alpha: float) -> None:
     torch.testing.assert_close(out.exp()[reached], expected[reached], atol=1e-6, rtol=0)
     assert torch.equal(out.argmax(dim=1)[reached], expected.argmax(dim=1)[reached])
     torch.testing.assert_close(out.softmax(dim=1).sum(dim=1), torch.ones(60, dtype=torch.float64))
+
+
+def test_every_class_has_its_share_of_all(block_graph: Graph) -> None:
+    graph = block_graph.to(torch.float64)
+    train = graph.masks["train"]
+    system = torch.eye(60, dtype=torch.float64) - 0.9 * graph.adj.to_dense()
+    spread = torch.linalg.solve(system, F.one_hot(graph.y).double() * train[:, None])
+    share = F.one_hot(graph.y[train]).double().mean(dim=0)
+    expected = spread * share / spread.sum(dim=0)
+    out = LabelPropagation(0.1, tolerance=1e-13, class_mass=True).infer(graph).exp()
+    reached = spread.sum(dim=1) > 1e-6
+    torch.testing.assert_close(out[reached], (expected / expected.sum(dim=1, keepdim=True))[reached], atol=1e-6, rtol=0)
+    numbers = replace(graph, y=graph.y.double()[:, None], task=Task("regression", 1))
+    with pytest.raises(ConfigError, match="`class_mass` shares all out among classes, the task is regression; leave"):
+        LabelPropagation(0.1, class_mass=True).infer(numbers)
+
+
+def test_similar_nodes_are_linked_where_asked(arrays_file: Path, tmp_path: Path) -> None:
+    values = {"feature_neighbors": 5, "feature_hops": 2, "feature_weight": 1.0, "class_mass": True}
+    result = workflow.train(resolve("label-propagation", str(arrays_file), values), tmp_path / "run", quiet=True)
+    graph = load_graph(arrays_file)
+    linked = link_similar(smooth_features(graph, 2), 5, 1.0)
+    out = LabelPropagation(0.1, class_mass=True).infer(replace(graph, adj=linked.adj, degree=linked.degree))
+    test = graph.masks["test"]
+    assert result["test"] == pytest.approx(float((out.argmax(dim=1) == graph.y)[test].double().mean()))
+    found, _, _ = workflow.predict_run(tmp_path / "run")
+    torch.testing.assert_close(torch.as_tensor(found).log_softmax(dim=1), out.log_softmax(dim=1))
+
+
+@pytest.mark.parametrize(("name", "value"), [("feature_hops", 2), ("feature_weight", 0.5)])
+def test_links_that_are_not_made_need_no_options(name: str, value: float) -> None:
+    message = f"`{name}` is {value}, `feature_neighbors` 0, so that nodes are not compared; set it too, or leave"
+    with pytest.raises(ConfigError, match=message):
+        resolve("label-propagation", "block", {name: value})
 
 
 def test_several_labels_and_numbers_are_means_of_what_reaches_a_node(block_arrays: dict[str, Any]) -> None:

@@ -1,11 +1,13 @@
 """Propagation that training does not see: SGC and SIGN do it beforehand, label propagation does nothing else."""
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
 from lazygnn.batch import Loader
 from lazygnn.data import FullLoader, RowLoader
+from lazygnn.data.similar import link_similar
 from lazygnn.graph import Graph
 from lazygnn.methods.base import Cut, Method, MethodOptions, Place
 from lazygnn.model import Model
@@ -30,10 +32,25 @@ class SIGNOptions(SGCOptions):
 
 
 class LabelPropagationOptions(MethodOptions):
-    """The labels alone."""
+    """The labels, and edges between similar nodes if asked for."""
 
     alpha: float = Field(0.1, gt=0, le=1, description="weight of the training labels in every step")
+    class_mass: bool = Field(False, description="scale every class to its share among the training nodes")
+    feature_neighbors: int = Field(0, ge=0, description="nodes of most similar features that each is linked to")
+    feature_hops: int = Field(0, ge=0, description="hops the features are propagated before they are compared")
+    feature_weight: float = Field(0.3, gt=0, description="weight of such a link, times the cosine; an edge has 1")
     eval_tolerance: float = Field(1e-6, gt=0, lt=1, description="relative error of the fixed point")
+
+    def ignored(self) -> dict[str, str]:
+        """How to link what is not linked."""
+        found = super().ignored()
+        for name in ("feature_hops", "feature_weight"):
+            if self.feature_neighbors == 0 and (value := getattr(self, name)) != type(self).model_fields[name].default:
+                found[name] = (
+                    f"`{name}` is {value}, `feature_neighbors` 0, so that nodes are not compared; set it too, or leave "
+                    f"`{name}` out"
+                )
+        return found
 
 
 def _sgc(options: SGCOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
@@ -67,7 +84,15 @@ def _rows(options: SGCOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG00
 
 
 def _label_propagation(options: LabelPropagationOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
-    return LabelPropagation(options.alpha, tolerance=options.eval_tolerance)
+    return LabelPropagation(options.alpha, tolerance=options.eval_tolerance, class_mass=options.class_mass)
+
+
+def _link(options: LabelPropagationOptions, graph: Graph) -> Graph:
+    if options.feature_neighbors == 0:
+        return graph
+    compared = smooth_features(graph, options.feature_hops) if options.feature_hops else graph
+    linked = link_similar(compared, options.feature_neighbors, options.feature_weight)
+    return replace(graph, adj=linked.adj, degree=linked.degree)
 
 
 def _whole(options: LabelPropagationOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001
@@ -91,9 +116,10 @@ SIGN_ROWS = Method(
     _stack,
 )
 LABEL_PROPAGATION = Method(
-    "the training labels alone, propagated; nothing is learned",
+    "the training labels, propagated; nothing is learned",
     "Zhou et al., Learning with Local and Global Consistency, NeurIPS 2003",
     LabelPropagationOptions,
     _label_propagation,
     _whole,
+    _link,
 )

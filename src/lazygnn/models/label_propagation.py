@@ -1,4 +1,4 @@
-"""Label propagation: the labels of the training nodes spread over the graph, without features and without weights."""
+"""Label propagation: the labels of the training nodes spread over the graph, without weights."""
 
 import torch
 from torch import Tensor, nn
@@ -23,12 +23,14 @@ class LabelPropagation(Model):
     Args:
         alpha: Weight of the labels in every step, in (0, 1].
         tolerance: Relative error of the solution.
+        class_mass: Whether every class is scaled to the share of all that it has among the training nodes (Zhu et al.,
+            ICML 2003, Section 4), so that well-connected labels do not take the rest.
     """
 
-    def __init__(self, alpha: float, *, tolerance: float = 1e-6) -> None:
+    def __init__(self, alpha: float, *, tolerance: float = 1e-6, class_mass: bool = False) -> None:
         super().__init__()
         check_alpha(alpha)
-        self.alpha, self.tolerance = alpha, tolerance
+        self.alpha, self.tolerance, self.class_mass = alpha, tolerance, class_mass
         # says where the model is, which has no weights to say so
         self.register_buffer("place", torch.empty(0), persistent=False)
 
@@ -44,6 +46,10 @@ class LabelPropagation(Model):
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
         """Outputs of every node, [N, C]; of all labels it reads those of the training nodes alone."""
+        if self.class_mass and graph.task.kind != "single-label":
+            raise ConfigError(
+                f"`class_mass` shares all out among classes, the task is {graph.task.kind}; leave `class_mass` out"
+            )
         labels, train = _training_labels(graph)
         adj = graph.adj.to(self.device)
 
@@ -52,8 +58,13 @@ class LabelPropagation(Model):
 
         spread = by_columns(propagate, torch.cat((labels, train[:, None]), dim=1), self.device)
         mean = labels.sum(dim=0) / train.sum()
-        # the mask cannot spread to less than zero, but for the error of the solution
-        mean = (spread[:, :-1] + _PRIOR * mean) / (spread[:, -1:].clamp(min=0) + _PRIOR)
+        # neither can spread to less than zero, but for the error of the solution
+        spread, mass = spread[:, :-1], spread[:, -1:].clamp(min=0)
+        if self.class_mass:
+            spread = spread.clamp(min=0)
+            spread = spread * (mean * spread.sum() / spread.sum(dim=0).clamp(min=_PRIOR))
+            mass = spread.sum(dim=1, keepdim=True)
+        mean = (spread + _PRIOR * mean) / (mass + _PRIOR)
         if graph.task.kind == "single-label":
             return mean.clamp(min=torch.finfo(mean.dtype).tiny).log()
         return mean.logit(eps=1e-6) if graph.task.kind == "multi-label" else mean
