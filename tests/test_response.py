@@ -181,7 +181,8 @@ def test_what_cannot_be_fitted_is_refused(graph: Graph) -> None:
 
 
 def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:
-    with pytest.raises(ValueError, match="batch has 3 layers, the response is for 2; build it for as many"):
+    message = "the response is for 2 steps, a pass over this batch takes 3, none on labelled rows; fit it with "
+    with pytest.raises(ConfigError, match=message + "`num_layers=3, further=0`"):
         lazy(fit_response(graph.adj, ALPHA, 2))(rows(0), Batch.full(graph, 3))
     mixing = open_history(N, C, Mix(0.5), dtype=torch.float64, compute_dtype=torch.float64)
     with pytest.raises(ValueError, match=r"needs a history that keeps inputs; Mix\(weight=0.5\) keeps none"):
@@ -322,7 +323,7 @@ def test_a_step_on_labelled_rows_keeps_no_gradient(labelled_graph: Graph) -> Non
 
     features = store(Mix(0.5))
     prop, batch = LazyPropagation(ALPHA, features, store(Mix(0.5))), Batch.full(labelled_graph, 1, label_step=True)
-    with pytest.raises(ConfigError, match="keep none: `gradients=None`, or `gradient_start=None` of `LazyGNN`"):
+    with pytest.raises(ConfigError, match="make the batch with `label_step=False`, or keep none: `gradients=None`"):
         prop(rows(0).requires_grad_(), batch)
     assert int(features.num_pushes) == 0
     assert repr(batch).endswith(", label_step=True)")
@@ -330,8 +331,13 @@ def test_a_step_on_labelled_rows_keeps_no_gradient(labelled_graph: Graph) -> Non
 
 def test_a_response_counts_the_step_on_labelled_rows(labelled_graph: Graph) -> None:
     prop = lazy(fit_response(labelled_graph.adj, ALPHA, 1))
-    with pytest.raises(ValueError, match="batch has 2 layers, the response is for 1; fit it with `further=1` for the"):
+    with pytest.raises(ConfigError, match="takes 1 and one on labelled rows; fit it with `num_layers=1, further=1`"):
         prop(rows(0), Batch.full(labelled_graph, 1, label_step=True))
+
+
+def test_a_history_has_as_many_columns_as_are_propagated(graph: Graph) -> None:
+    with pytest.raises(ConfigError, match="the history keeps 3 columns, 2 are propagated; open it with `channels=2`"):
+        lazy(None)(rows(0)[:, :2], Batch.full(graph, 1))
 
 
 def test_a_response_is_fitted_to_a_matrix(graph: Graph) -> None:

@@ -119,6 +119,10 @@ def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]
     owner = {name: group for group, model in groups.items() for name in model.model_fields}
     dealt: dict[str, dict[str, Any]] = {group: {} for group in groups}
     for name, value in values.items():
+        if name in ("seed", "device", "root"):
+            raise ConfigError(
+                f"`{name}` is no option of a method; give it as `--{name} {value}`, in Python to `resolve`"
+            )
         if name not in owner:
             raise ConfigError(f"unknown option `{name}`; {_nearest(name, owner)}")
         accepts_none_by_name = "none" in get_args(groups[owner[name]].model_fields[name].annotation)

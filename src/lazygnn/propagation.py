@@ -194,8 +194,8 @@ class LazyPropagation(Diffusion):
         if self.training:
             if batch.labelled is not None and not isinstance(self.gradients, NoHistory):
                 raise ConfigError(
-                    "a step on labelled rows starts from the fresh gradient; keep none: `gradients=None`, or "
-                    "`gradient_start=None` of `LazyGNN`"
+                    "a step on labelled rows keeps no gradient; make the batch with `label_step=False`, or keep none: "
+                    "`gradients=None`, or `gradient_start=None` of `LazyGNN`"
                 )
             return _propagate(x_in, batch, self)
         if not batch.whole or not batch.adjs:
@@ -222,6 +222,13 @@ def _check_keeps_inputs(history: History) -> None:
     # where all that is fresh counts as new, there is nothing to keep
     if isinstance(history, StoredHistory) and history.inputs is None and history.warm != Mix(1.0):
         raise ValueError(f"a response to changes needs a history that keeps inputs; {history.warm} keeps none")
+
+
+def _check_channels(history: StoredHistory, fresh: Tensor) -> None:
+    if (kept := history.values.channels) != fresh.shape[1]:
+        raise ConfigError(
+            f"the history keeps {kept} columns, {fresh.shape[1]} are propagated; open it with `channels={fresh.shape[1]}`"
+        )
 
 
 def _diagnosed(channels: int) -> Tensor:
@@ -266,8 +273,10 @@ def _pass(
     What is stored has not taken the step on labelled rows.
     """
     response, nodes = _response(batch, prop), batch.nodes
-    if batch.whole and isinstance(history, StoredHistory):
-        check_num_nodes(history.values.num_rows, len(nodes))
+    if isinstance(history, StoredHistory):
+        _check_channels(history, fresh)
+        if batch.whole:
+            check_num_nodes(history.values.num_rows, len(nodes))
     with_then = not response.is_plain
     x, then = history.start(nodes, batch.num_targets, fresh, response.start, with_then=with_then)  # Eqs. (16), (19)
     shares = response.sources[: len(batch.adjs)]
@@ -298,10 +307,13 @@ def _pass_from_labels(
 
 
 def _response(batch: Batch, prop: ExactPropagation | LazyPropagation) -> Response:
-    num_layers = len(batch.adjs) + (batch.labelled is not None)
+    num_layers, further = len(batch.adjs), int(batch.labelled is not None)
     if prop.response is None:
-        return Response.plain(num_layers)
-    if (steps := len(prop.response.sources)) != num_layers:
-        remedy = "build it for as many" if batch.labelled is None else "fit it with `further=1` for the one on labels"
-        raise ValueError(f"batch has {num_layers} layers, the response is for {steps}; {remedy}")
+        return Response.plain(num_layers + further)
+    if (steps := len(prop.response.sources)) != num_layers + further:
+        taken = f"{num_layers} and one on labelled rows" if further else f"{num_layers}, none on labelled rows"
+        raise ConfigError(
+            f"the response is for {steps} steps, a pass over this batch takes {taken}; fit it with "
+            f"`num_layers={num_layers}, further={further}`"
+        )
     return prop.response

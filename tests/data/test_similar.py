@@ -75,5 +75,7 @@ def test_every_node_is_linked_to_its_nearest(
 
 @pytest.mark.parametrize("num_neighbors", [0, N])
 def test_there_must_be_so_many_others(num_neighbors: int) -> None:
-    with pytest.raises(ConfigError, match=f"`feature_neighbors` is {num_neighbors}, the graph has {N} nodes; give at"):
+    with pytest.raises(
+        ConfigError, match=f"`feature_neighbors` is {num_neighbors}, the graph has {N} nodes; give fewer"
+    ):
         link_similar(make_graph(), num_neighbors, 0.1)

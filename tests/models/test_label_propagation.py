@@ -53,6 +53,15 @@ def test_every_class_has_its_share_of_all(block_graph: Graph) -> None:
         LabelPropagation(0.1, class_mass=True).infer(numbers)
 
 
+def test_what_cannot_be_shared_out_leaves_no_folder(block_arrays: dict[str, Any], tmp_path: Path) -> None:
+    arrays = block_arrays | {"y": block_arrays["x"][:, 0]}
+    np.savez(tmp_path / "numbers.npz", **arrays, task="regression")
+    config = resolve("label-propagation", str(tmp_path / "numbers.npz"), {"class_mass": True})
+    with pytest.raises(ConfigError, match="`class_mass` shares all out among classes"):
+        workflow.train(config, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_similar_nodes_are_linked_where_asked(arrays_file: Path, tmp_path: Path) -> None:
     values = {"feature_neighbors": 5, "feature_hops": 2, "feature_weight": 1.0, "class_mass": True}
     result = workflow.train(resolve("label-propagation", str(arrays_file), values), tmp_path / "run", quiet=True)

@@ -28,8 +28,8 @@ def link_similar(graph: Graph, num_neighbors: int, weight: float) -> Graph:
     """
     if not 0 < num_neighbors < graph.num_nodes:
         raise ConfigError(
-            f"`feature_neighbors` is {num_neighbors}, the graph has {graph.num_nodes} nodes; give at least 1, and "
-            "fewer than there are nodes"
+            f"`feature_neighbors` is {num_neighbors}, the graph has {graph.num_nodes} nodes; give fewer than that, "
+            "and at least 1"
         )
     row, col, cosine = (torch.cat(parts) for parts in zip(*_nearest(_unit_rows(graph.x), num_neighbors), strict=True))
     edges, weights = _weighted_edges(graph.adj, graph.degree)

@@ -84,7 +84,9 @@ def _rows(options: SGCOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG00
 
 
 def _label_propagation(options: LabelPropagationOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
-    return LabelPropagation(options.alpha, tolerance=options.eval_tolerance, class_mass=options.class_mass)
+    model = LabelPropagation(options.alpha, tolerance=options.eval_tolerance, class_mass=options.class_mass)
+    model.check_task(graph)
+    return model
 
 
 def _link(options: LabelPropagationOptions, graph: Graph) -> Graph:

@@ -46,10 +46,7 @@ class LabelPropagation(Model):
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
         """Outputs of every node, [N, C]; of all labels it reads those of the training nodes alone."""
-        if self.class_mass and graph.task.kind != "single-label":
-            raise ConfigError(
-                f"`class_mass` shares all out among classes, the task is {graph.task.kind}; leave `class_mass` out"
-            )
+        self.check_task(graph)
         labels, train = _training_labels(graph)
         adj = graph.adj.to(self.device)
 
@@ -68,6 +65,13 @@ class LabelPropagation(Model):
         if graph.task.kind == "single-label":
             return mean.clamp(min=torch.finfo(mean.dtype).tiny).log()
         return mean.logit(eps=1e-6) if graph.task.kind == "multi-label" else mean
+
+    def check_task(self, graph: Graph) -> None:
+        """Refuses to share out among classes where there are none."""
+        if self.class_mass and graph.task.kind != "single-label":
+            raise ConfigError(
+                f"`class_mass` shares all out among classes, the task is {graph.task.kind}; leave `class_mass` out"
+            )
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """None."""
