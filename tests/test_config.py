@@ -194,3 +194,9 @@ def test_what_an_option_may_be_is_told() -> None:
 def test_none_empties_an_option_unless_it_is_one_of_its_values() -> None:
     config = resolve("lazygnn", "wordnet-small", {"num_parts": 4, "norm": "none", "halo": "none", "patience": "none"})
     assert (config.model["norm"], config.model["halo"], config.trainer.patience) == ("none", "none", None)
+
+
+@pytest.mark.parametrize(("name", "value"), [("seed", 3), ("device", "cpu"), ("root", "data")])
+def test_what_belongs_to_a_run_is_no_option(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"`{name}` belongs to a run; give it as `--{name} {value}`"):
+        resolve("lazygnn", "wordnet-small", {name: value})

@@ -120,9 +120,7 @@ def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]
     dealt: dict[str, dict[str, Any]] = {group: {} for group in groups}
     for name, value in values.items():
         if name in ("seed", "device", "root"):
-            raise ConfigError(
-                f"`{name}` is no option of a method; give it as `--{name} {value}`, in Python to `resolve`"
-            )
+            raise ConfigError(f"`{name}` belongs to a run; give it as `--{name} {value}`, in Python to `resolve`")
         if name not in owner:
             raise ConfigError(f"unknown option `{name}`; {_nearest(name, owner)}")
         accepts_none_by_name = "none" in get_args(groups[owner[name]].model_fields[name].annotation)

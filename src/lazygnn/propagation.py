@@ -225,10 +225,9 @@ def _check_keeps_inputs(history: History) -> None:
 
 
 def _check_channels(history: StoredHistory, fresh: Tensor) -> None:
-    if (kept := history.values.channels) != fresh.shape[1]:
-        raise ConfigError(
-            f"the history keeps {kept} columns, {fresh.shape[1]} are propagated; open it with `channels={fresh.shape[1]}`"
-        )
+    kept, given = history.values.channels, fresh.shape[1]
+    if kept != given:
+        raise ConfigError(f"the history keeps {kept} columns, {given} are propagated; open it with `channels={given}`")
 
 
 def _diagnosed(channels: int) -> Tensor:
