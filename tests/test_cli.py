@@ -145,8 +145,11 @@ def test_list_refuses_a_data_set_that_there_is_not(
         message = f"unknown data set `{name}`; give the path of a graph, or choose one of: arxiv, citeseer, cora, "
         assert_one_line(lazygnn("list", "lazygnn", name), message)
     # one without a recipe for this method, one of the recipes alone, and a file
-    for name in ("reddit", "arxiv", str(dataset)):
-        assert lazygnn("list", "lazygnn", name).status == 0
+    for name, source in (("reddit", "default recipe"), ("arxiv", "recipe for arxiv"), (str(dataset), "default recipe")):
+        done = lazygnn("list", "lazygnn", name)
+        assert done.status == 0
+        assert f"training, {source}" in done.out
+        assert f"lazygnn, {source}" in done.out
     (tmp_path / "env").mkdir()
     dataset.rename(tmp_path / "env" / "nosuch.npz")
     assert lazygnn("list", "lazygnn", "nosuch").status == 0

@@ -67,6 +67,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 RootOption = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
+RunRootOption = Annotated[str | None, typer.Option(help="Folder of data files; default: where the run's graph was.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 # so many lines make a course
 ENOUGH = 5
@@ -103,8 +104,11 @@ def list_command(
     console = Console()
     if method is not None:
         _check_dataset(dataset)
-        for group, options in (("training", TrainerOptions), (method, find_method(method).options)):
-            console.print(_options_table(group, options, recipe(method, dataset)))
+        options = find_method(method).options
+        stem = Path(dataset).stem
+        source = f"recipe for {stem}" if stem in recipe_names(method) else "default recipe"
+        for group, fields in (("training", TrainerOptions), (method, options)):
+            console.print(_options_table(f"{group}, {source}", fields, recipe(method, dataset)))
         console.print(_recipes_line(method), soft_wrap=True, highlight=False)
         return
     width = max(map(len, METHODS))
@@ -170,7 +174,7 @@ def train(
 
 
 @app.command()
-def evaluate(run: RunArgument, root: RootOption = None, device: DeviceOption = "auto") -> None:
+def evaluate(run: RunArgument, root: RunRootOption = None, device: DeviceOption = "auto") -> None:
     """Scores the best weights of a run, exactly and without any history; prints JSON."""
     typer.echo(json.dumps(workflow.evaluate_run(run, device=device, root=root)))
 
@@ -180,7 +184,7 @@ def predict(
     run: RunArgument,
     out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet.")],
     graph: Annotated[Path | None, typer.Option(help="Another graph (.npz) with the same features.")] = None,
-    root: RootOption = None,
+    root: RunRootOption = None,
     device: DeviceOption = "auto",
 ) -> None:
     """Writes node id, prediction and probability for every node."""
