@@ -79,10 +79,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fitted to 0.7, 1 step, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 1, "level": 0.7}),
     "fitted to 0.8, 1 step, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 1, "level": 0.8}),
     "fitted to 0.8, 2 steps, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 2, "level": 0.8}),
+    "fitted to 0.85, 2 steps, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 2, "level": 0.85}),
+    "fitted to 0.9, 2 steps, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 2, "level": 0.9}),
+    "fitted to 1.0, 2 steps, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 2, "level": 1.0}),
     "2 of 20 parts, fitted to 0.8, 4 steps": ("lazygnn", FEW_PARTS | {"level": 0.8}),
     "2 of 20 parts, fitted to 0.9, 4 steps": ("lazygnn", FEW_PARTS | {"level": 0.9}),
     "6 of 60 parts": ("lazygnn", PARTS),
-    "6 of 60 parts, plain steps": ("lazygnn", PARTS | PLAIN),
+    "6 of 60 parts, plain steps": ("lazygnn", PARTS | PLAIN | {"level": None}),
     "6 of 60 parts, 40 epochs": ("lazygnn", PARTS | SHORT),
     "6 of 60 parts, 40 epochs, rate 0.003": ("lazygnn", PARTS | SHORT | SLOW),
     "6 of 60 parts, halo gradients": ("lazygnn", HALO_GRADIENTS),
@@ -97,7 +100,7 @@ DRAWN = (
     "exact, 10 steps",
     "the paper: mix 0.5, 2 steps",
     "drift and mix, 2 steps",
-    "fitted to 0.8, 2 steps, and 1 on labels",
+    "fitted to 0.85, 2 steps, and 1 on labels",
 )
 
 

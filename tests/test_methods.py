@@ -245,7 +245,7 @@ def test_more_parts_in_a_batch_than_there_are_is_refused(block_graph: Graph) -> 
             {"level": 0.9, "start": "mix"},
             "`level` is 0.9, `start` mix, .*; set `start=drift`, or leave `lev",
         ),
-        ("lazygnn-paper", {"level": 0.9}, "`level` is 0.9, `start` mix, with which no answer is fitted"),
+        ("lazygnn-paper", {"level": 0.8}, "`level` is 0.8, `start` mix, with which no answer is fitted"),
         ("lazygnn", {"level": 0.9, "response": "plain"}, "`level` is 0.9, `response` plain, .*; set `response=fitted`"),
         (
             "lazygnn",
@@ -265,7 +265,6 @@ def test_an_option_that_would_be_ignored_is_refused(method: str, values: dict[st
         # the recipe draws several parts, which a full batch does not need
         ("cluster-gcn", {"num_parts": 1}),
         ("lazygnn", {"parts_per_batch": 1}),
-        ("lazygnn", {"level": 0.8, "response": "plain"}),
         ("lazygnn-paper", {"level": 0.9, "start": "drift"}),
         ("lazygnn", {"halo": "none", "halo_gradients": False, "num_parts": 4}),
         ("lazygnn", {"halo": "frozen", "partition": "metis", "keep_batches": True, "halo_gradients": False}),
@@ -399,11 +398,15 @@ def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> No
 @pytest.mark.parametrize(
     ("method", "values", "chosen"),
     [
-        ("lazygnn", {"num_layers": 4}, {"beta": 0.19, "response": "fitted", "label_step": True}),
-        ("lazygnn", {"num_parts": 4}, {"beta": 0.1, "response": "fitted", "label_step": False}),
-        ("lazygnn", {"gamma": 0.5}, {"beta": 0.1, "response": "fitted", "label_step": False}),
-        ("lazygnn", {"halo_gradients": True}, {"beta": 0.1, "response": "fitted", "label_step": False}),
-        ("lazygnn", {"label_step": False}, {"beta": 0.1, "response": "fitted", "label_step": False}),
+        ("lazygnn", {"num_layers": 4}, {"beta": 0.19, "response": "fitted", "label_step": True, "level": 0.85}),
+        ("lazygnn", {"num_parts": 4}, {"beta": 0.1, "response": "fitted", "label_step": False, "level": 0.8}),
+        ("lazygnn", {"gamma": 0.5}, {"beta": 0.1, "response": "fitted", "label_step": False, "level": 0.8}),
+        ("lazygnn", {"halo_gradients": True}, {"beta": 0.1, "response": "fitted", "label_step": False, "level": 0.8}),
+        (
+            "lazygnn",
+            {"label_step": False, "level": 0.9},
+            {"beta": 0.1, "response": "fitted", "label_step": False, "level": 0.9},
+        ),
         (
             "lazygnn",
             {"response": "plain", "beta": 0.123456789},

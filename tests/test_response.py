@@ -118,6 +118,13 @@ def test_the_fit_is_the_least_squares_one(graph: Graph, num_layers: int, level: 
         assert error(coefficients) < error(Response.plain(num_layers).polynomial(ALPHA))
 
 
+@pytest.mark.parametrize(("further", "level"), [(0, 0.8), (1, 0.85)])
+def test_a_fit_that_is_told_no_level_has_one(graph: Graph, further: int, level: float) -> None:
+    open_, held = (fit_response(graph.adj, ALPHA, 2, further=further, level=value) for value in (None, level))
+    assert open_ == held
+    assert sum(open_.polynomial(ALPHA)) == pytest.approx(level, abs=2e-3)
+
+
 def test_a_first_pass_of_the_targets_is_plain(graph: Graph) -> None:
     x, batch = rows(0), Batch.full(graph, 2)
     assert torch.equal(lazy(fit_response(graph.adj, ALPHA, 2))(x, batch), lazy(None)(x, batch))

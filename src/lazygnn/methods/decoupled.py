@@ -14,7 +14,7 @@ from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.layers import Linear
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, Propagation
-from lazygnn.response import fit_response
+from lazygnn.response import fit_response, level_for
 from lazygnn.warmstart import Drift, Mix, WarmStart
 
 
@@ -53,7 +53,12 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
     label_step: bool | None = Field(
         None, description="one step more on labelled rows, where the loss looks; empty means in a full batch"
     )
-    level: float = Field(0.8, gt=0, le=1, description="share of the smoothest change that a fitted answer follows")
+    level: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="share of the smoothest change that a fitted answer follows; empty is 0.8, with a label step 0.85",
+    )
     eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
     eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference keeps a row per node")
@@ -63,7 +68,7 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
         found = super().ignored()
         if (reason := self.no_label_step()) is not None:
             found["label_step"] = reason
-        if self.level != type(self).model_fields["level"].default and not self.is_fitted:
+        if self.level is not None and not self.is_fitted:
             name, value, remedy = ("start", "mix", "drift") if self.start == "mix" else ("response", "plain", "fitted")
             found["level"] = (
                 f"`level` is {self.level}, `{name}` {value}, with which no answer is fitted to a level; "
@@ -92,10 +97,13 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
         return None
 
     def chosen(self) -> dict[str, Any]:
-        """The start value's mix, whether the answer is fitted, and whether a step is taken on labelled rows."""
+        """The start value's mix, whether and to what the answer is fitted, whether a step is taken on labelled rows."""
         beta = round(mix_of(self), 6) if self.beta is None else self.beta
-        response = "fitted" if self.is_fitted else "plain"
-        return super().chosen() | {"beta": beta, "response": response, "label_step": self.has_label_step}
+        chosen = {"beta": beta, "response": "plain", "label_step": self.has_label_step}
+        if self.is_fitted:
+            level = level_for(self.has_label_step) if self.level is None else self.level
+            chosen |= {"response": "fitted", "level": level}
+        return super().chosen() | chosen
 
     @property
     def is_fitted(self) -> bool:
