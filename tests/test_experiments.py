@@ -201,7 +201,22 @@ def test_the_staleness_table_is_filled_and_drawn(
     staleness.main(2, cases, [dataset], "batch", None, "cpu", 1)
     out = capsys.readouterr().out.splitlines()
     assert [line.split(" | ")[0] for line in out if line.startswith("| ")][2:4] == [f"| {case}" for case in cases]
+    assert [line.split(" | ")[0] for line in out if "minus exact" in line or line.startswith(f"| {cases[1]}")] == [
+        f"| {cases[1]}",
+        "| case, minus exact / spread, of that of exact",
+        f"| {cases[1]}",
+        f"| {cases[1]}",
+    ]
     assert (tmp_path / "images" / "picture.png").stat().st_size > 1000
+
+
+def test_a_case_is_held_against_another(grid: Any) -> None:
+    assert grid.RESULTS
+    against = importlib.import_module("experiments.staleness").against
+    # deviations of 2 and 1 percent, and of none
+    wide, narrow, same = [0.78, 0.80, 0.82], [0.78, 0.79, 0.80], [0.9, 0.9, 0.9]
+    assert against([wide, same], [narrow, same]) == ["+1.00 ± 1.29 / 2.00", "+0.00 ± 0.00 / -", "+0.50 ± 0.65"]
+    assert against([narrow], [wide]) == ["-1.00 ± 1.29 / 0.50", "-1.00 ± 1.29"]
 
 
 def test_no_case_of_staleness_depends_on_the_graph(grid: Any) -> None:
