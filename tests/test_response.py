@@ -9,7 +9,7 @@ from lazygnn.batch import Batch
 from lazygnn.data import ClusterLoader
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
-from lazygnn.history import StoredHistory, open_history
+from lazygnn.history import NoHistory, StoredHistory, open_history
 from lazygnn.history.codec import Codec
 from lazygnn.history.device import DeviceStore
 from lazygnn.propagation import LazyPropagation, diffuse
@@ -194,6 +194,16 @@ def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:
     mixing = open_history(N, C, Mix(0.5), dtype=torch.float64, compute_dtype=torch.float64)
     with pytest.raises(ValueError, match=r"needs a history that keeps inputs; Mix\(weight=0.5\) keeps none"):
         LazyPropagation(ALPHA, mixing, response=Response.plain(2))
+    fitted = fit_response(graph.adj, ALPHA, 2, mix=0.1)
+    with pytest.raises(
+        ConfigError, match=r"fitted to `mix=0.1`, this propagation has 0; fit it .* mix=0\)`"
+    ):
+        lazy(fitted)
+    with pytest.raises(ConfigError, match=r"fitted to `alpha=0.1`, this propagation has 0.2; fit it with "):
+        LazyPropagation(0.2, NoHistory(), response=fitted)
+    # what was not fitted goes with every pass
+    lazy(Response(fitted.start, fitted.sources))
+    assert Response(fitted.start, fitted.sources) == fitted == lazy(fitted, 0.1).response
 
 
 @pytest.mark.parametrize("fitted", [False, True])

@@ -4,6 +4,7 @@ One step is `x <- (1 - alpha) A x + alpha x_in`, Eq. (4). Its fixed point solves
 iteration run on the gradient, Eqs. (11)-(12), so no intermediate value is ever kept for the backward pass.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -144,6 +145,7 @@ class LazyPropagation(Diffusion):
         self.gradients: History = NoHistory() if gradients is None else gradients
         self.response = response
         if response is not None:
+            _check_fit(response, alpha, self.features)
             for history in (self.features, self.gradients):
                 _check_keeps_inputs(history)
         # of the last full batch while the features are measured: what came into the backward pass and what went out
@@ -216,6 +218,17 @@ def by_columns(
         columns = slice(start, start + width)
         out[:, columns] = propagate(x[:, columns].to(device).contiguous())
     return out
+
+
+def _check_fit(response: Response, alpha: float, features: History) -> None:
+    """Refuses a response that was fitted to other passes than these."""
+    mix = features.warm.blend().mix if isinstance(features, StoredHistory) else None
+    for name, fitted, taken in (("alpha", response.alpha, alpha), ("mix", response.mix, mix)):
+        if fitted is not None and taken is not None and not math.isclose(fitted, taken, abs_tol=1e-9):
+            raise ConfigError(
+                f"the response is fitted to `{name}={fitted:g}`, this propagation has {taken:g}; "
+                f"fit it with `fit_response(..., {name}={taken:g})`"
+            )
 
 
 def _check_keeps_inputs(history: History) -> None:

@@ -7,7 +7,7 @@ fitted response is the polynomial nearest to `h` on random inputs of the graph a
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import torch
@@ -32,11 +32,14 @@ class Response:
 
     With `D = x_in - x_in_then` and a share `mix` of the input in every start, a pass is
     `x <- lerp(stored, x_in_then, mix) + start D`, then `x <- (1 - alpha) A x + alpha (x_in_then + sources[l] D)`.
-    An input that does not change is answered alike by all of them.
+    An input that does not change is answered alike by all of them. What was fitted says for which `alpha` and `mix`;
+    no other pass has the answers it was fitted to.
     """
 
     start: float
     sources: tuple[float, ...]
+    alpha: float | None = field(default=None, compare=False)
+    mix: float | None = field(default=None, compare=False)
 
     @staticmethod
     def plain(num_layers: int) -> "Response":
@@ -111,7 +114,7 @@ def fit_response(
     for power, weight in enumerate(b):
         coefficients[power] -= weight
         coefficients[power + 1] += weight
-    return _from_polynomial(coefficients, alpha)
+    return _from_polynomial(coefficients, alpha, mix)
 
 
 def level_for(further: int) -> float:
@@ -132,9 +135,8 @@ def standing_answer(adj: Adjacency, x_in: Tensor, alpha: float, num_layers: int,
     return x
 
 
-def _from_polynomial(coefficients: list[float], alpha: float) -> Response:
+def _from_polynomial(coefficients: list[float], alpha: float, mix: float) -> Response:
     keep, last = 1 - alpha, len(coefficients) - 1
     sources = [coefficients[power] / (alpha * keep**power) for power in range(last - 1, -1, -1)]
-    return Response(
-        round(coefficients[last] / keep**last, _DECIMALS), tuple(round(weight, _DECIMALS) for weight in sources)
-    )
+    start = round(coefficients[last] / keep**last, _DECIMALS)
+    return Response(start, tuple(round(weight, _DECIMALS) for weight in sources), alpha, mix)
