@@ -153,6 +153,9 @@ def test_list_refuses_a_data_set_that_there_is_not(
     (tmp_path / "env").mkdir()
     dataset.rename(tmp_path / "env" / "nosuch.npz")
     assert lazygnn("list", "lazygnn", "nosuch").status == 0
+    assert lazygnn("list", "lazygnn", "nosuch", "--root", tmp_path).status == 2
+    monkeypatch.delenv("LAZYGNN_DATA")
+    assert lazygnn("list", "lazygnn", "nosuch", "--root", tmp_path / "env").status == 0
 
 
 def test_a_table_in_a_file_of_options_is_one_line(lazygnn: Command, dataset: Path, tmp_path: Path) -> None:
@@ -300,7 +303,7 @@ def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["lazygcn", "block.npz"], "unknown method `lazygcn`; choose one of: mlp, appnp, lazygnn"),
+        (["lazygcn", "block.npz"], "unknown method `lazygcn`; did you mean `lazygnn`?"),
         (["lazygnn", "gone.npz"], "no file `gone.npz`; give the path of an .npz file or the name of a data set"),
         (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; let `--root` or `LAZYGNN_DATA` name "),
         (

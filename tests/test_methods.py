@@ -22,6 +22,7 @@ from lazygnn.methods import (
     methods_with,
     place_graph,
     recipe,
+    recipe_for,
     recipe_names,
     resolve,
 )
@@ -87,6 +88,8 @@ def test_a_recipe_is_found_by_name_and_by_the_name_of_a_file() -> None:
     tables = read_toml(Path(str(resources.files("lazygnn") / "recipes" / "appnp.toml")))
     assert recipe("appnp", "cora") == tables["cora"] == recipe("appnp", "some/where/cora.npz")
     assert recipe("appnp", "unheard-of") == tables["default"]
+    found = [recipe_for("appnp", name) for name in ("cora", "some/where/cora.npz", "unheard-of", "default")]
+    assert found == ["cora", "cora", "default", "default"]
     assert "default" not in recipe_names("appnp")
 
 
@@ -97,9 +100,11 @@ def test_values_come_before_the_recipe_and_the_recipe_before_defaults() -> None:
     assert config.trainer.eval_every == TrainerOptions().eval_every
 
 
-def test_an_unknown_method_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"unknown method `gcn2`; choose one of: mlp, appnp, lazygnn, lazygnn-paper"):
-        resolve("gcn2", "cora", {})
+def test_an_unknown_method_names_the_nearest_or_all() -> None:
+    with pytest.raises(ConfigError, match=r"unknown method `lazygn`; did you mean `lazygnn`\?"):
+        resolve("lazygn", "cora", {})
+    with pytest.raises(ConfigError, match=r"unknown method `xyz`; choose one of: mlp, appnp, lazygnn, lazygnn-paper"):
+        resolve("xyz", "cora", {})
 
 
 def test_an_option_of_other_methods_names_them() -> None:
@@ -195,7 +200,7 @@ def test_values_may_be_left_out_and_a_data_set_may_be_a_path() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((["mlp"], "cora"), r"unknown method `\['mlp'\]`; choose one of: mlp"),
+        ((["mlp"], "cora"), r"unknown method `\['mlp'\]`; did you mean `mlp`\?"),
         (("mlp", torch.ones(2)), r"`dataset` is of type Tensor and shape \(2,\); give a name or a path"),
         (("mlp", "cora", ["lr=1"]), r"`values` is \['lr=1'\], of type list; give options by name, such as"),
     ],

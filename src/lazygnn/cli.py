@@ -23,7 +23,7 @@ from lazygnn.data.download import SOURCES
 from lazygnn.data.partition import PartitionMethod
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.history import HistoryFileError
-from lazygnn.methods import METHODS, find_method, methods_with, recipe, recipe_names, resolve
+from lazygnn.methods import METHODS, find_method, methods_with, recipe, recipe_for, recipe_names, resolve
 from lazygnn.ops import describe_kernels
 from lazygnn.training.predict import check_format, prediction_table, write_table
 from lazygnn.training.run import Run
@@ -99,14 +99,15 @@ def common(
 def list_command(
     method: Annotated[str | None, typer.Argument(help="Show the options of this method.")] = None,
     dataset: Annotated[str, typer.Argument(help="Show its recipe for this data set.")] = "default",
+    root: RootOption = None,
 ) -> None:
     """Shows methods and data sets, a line each; with a method, its options and the data sets it has a recipe for."""
     console = Console()
     if method is not None:
-        _check_dataset(dataset)
         options = find_method(method).options
-        stem = Path(dataset).stem
-        source = f"recipe for {stem}" if stem in recipe_names(method) else "default recipe"
+        _check_dataset(dataset, root)
+        name = recipe_for(method, dataset)
+        source = "default recipe" if name == "default" else f"recipe for {name}"
         for group, fields in (("training", TrainerOptions), (method, options)):
             console.print(_options_table(f"{group}, {source}", fields, recipe(method, dataset)))
         console.print(_recipes_line(method), soft_wrap=True, highlight=False)
@@ -239,10 +240,10 @@ def doctor() -> None:
     Console().print(table)
 
 
-def _check_dataset(dataset: str) -> None:
+def _check_dataset(dataset: str, root: str | None) -> None:
     """Refuses a data set that is neither known by name nor a file."""
     known = {EMBEDDED, *SOURCES, *(name for method in METHODS for name in recipe_names(method))}
-    if dataset not in {"default", *known} and find_graph(dataset) is None:
+    if dataset not in {"default", *known} and find_graph(dataset, root) is None:
         raise ConfigError(
             f"unknown data set `{dataset}`; give the path of a graph, or choose one of: {', '.join(sorted(known))}"
         )

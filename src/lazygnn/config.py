@@ -122,7 +122,7 @@ def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]
         if name in ("seed", "device", "root"):
             raise ConfigError(f"`{name}` belongs to a run; give it as `--{name} {value}`, in Python to `resolve`")
         if name not in owner:
-            raise ConfigError(f"unknown option `{name}`; {_nearest(name, owner)}")
+            raise ConfigError(f"unknown option `{name}`; {nearest(name, owner)}")
         accepts_none_by_name = "none" in get_args(groups[owner[name]].model_fields[name].annotation)
         dealt[owner[name]][name] = None if value == "none" and not accepts_none_by_name else value
     return {group: check_options(model, dealt[group]) for group, model in groups.items()}
@@ -162,6 +162,7 @@ def _allowed(kind: Any, bounds: Sequence[Any]) -> str:
     return f"{name} {' and '.join(limits)}" if limits else name
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
+    """What to do about a name that is not known: the one that was meant perhaps, or else all there are."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"did you mean `{close[0]}`?" if close else f"choose one of: {', '.join(sorted(known))}"
+    return f"did you mean `{close[0]}`?" if close else f"choose one of: {', '.join(known)}"

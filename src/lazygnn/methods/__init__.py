@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from lazygnn.batch import Loader
-from lazygnn.config import Config, TrainerOptions, check_options, read_toml, split_options
+from lazygnn.config import Config, TrainerOptions, check_options, nearest, read_toml, split_options
 from lazygnn.data import partition
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
@@ -34,6 +34,7 @@ __all__ = [
     "methods_with",
     "place_graph",
     "recipe",
+    "recipe_for",
     "recipe_names",
     "resolve",
 ]
@@ -70,7 +71,7 @@ class Built:
 def find_method(name: str) -> Method:
     """The method of that name."""
     if not isinstance(name, str) or name not in METHODS:
-        raise ConfigError(f"unknown method `{name}`; choose one of: {', '.join(METHODS)}")
+        raise ConfigError(f"unknown method `{name}`; {nearest(str(name), METHODS)}")
     return METHODS[name]
 
 
@@ -85,9 +86,13 @@ def methods_with(option: str) -> list[str]:
 
 def recipe(method: str, dataset: str) -> dict[str, Any]:
     """The published or tuned values for a method on a data set; the `default` table where there is none."""
-    tables = _recipes(method)
-    chosen: dict[str, Any] = tables.get(Path(dataset).stem, tables["default"])
-    return chosen
+    return _recipes(method)[recipe_for(method, dataset)]
+
+
+def recipe_for(method: str, dataset: str) -> str:
+    """The name of that recipe: that of the data set, of a file its stem, or `default`."""
+    stem = Path(dataset).stem
+    return stem if stem in _recipes(method) else "default"
 
 
 def recipe_names(method: str) -> list[str]:
