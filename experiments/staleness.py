@@ -81,6 +81,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fitted to 0.9, 1 step": ("lazygnn", NO_LABELS | {"num_layers": 1, "level": 0.9}),
     "fitted to 0.7, 1 step, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 1, "level": 0.7}),
     "fitted to 0.8, 1 step, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 1, "level": 0.8}),
+    "fitted to 0.85, 1 step, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 1, "level": 0.85}),
     "fitted to 0.8, 2 steps, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 2, "level": 0.8}),
     "fitted to 0.85, 2 steps, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 2, "level": 0.85}),
     "fitted to 0.9, 2 steps, and 1 on labels": ("lazygnn", LABELS | {"num_layers": 2, "level": 0.9}),
@@ -105,6 +106,13 @@ DRAWN = (
     "drift and mix, 2 steps",
     "fitted to 0.85, 2 steps, and 1 on labels",
 )
+
+# what a log says of laziness; the gradient is compared with the exact one, in angle and in length
+LOOKS = {
+    "fixed_point_error": "error of stored features",
+    "gradient_cosine": "cosine of the gradient",
+    "gradient_length": "length of the gradient",
+}
 
 
 def main(
@@ -131,8 +139,15 @@ def main(
     if EXACT in scores and seeds > 1:
         rows = [[case, *against(scores[case], scores[EXACT])] for case in cases if case != EXACT]
         print(markdown(["case, minus exact / spread, of that of exact", *datasets, "mean"], rows))
-    looks = [[case, *(_look(results[case, dataset, 0]["log"]) for dataset in datasets)] for case in cases]
-    print(markdown(["case, error of features and cosine of gradient", *datasets], looks))
+    logs = [[results[case, dataset, 0]["log"] for dataset in datasets] for case in cases]
+    looks = [[case, *map(_look, by_dataset)] for case, by_dataset in zip(cases, logs, strict=True)]
+    print(markdown(["case, error of features / cosine and length of gradient", *datasets], looks))
+    if len(cases) > 1:
+        columns = [at_equal_time(by_case) for by_case in zip(*logs, strict=True)]
+        rows = [[case, *cells] for case, cells in zip(cases, zip(*columns, strict=True), strict=True)]
+        print(
+            markdown(["case, seed 0: validation in the time of the fastest (seconds of all epochs)", *datasets], rows)
+        )
     # a part of the table must not take the place of the figure
     if set(DRAWN) <= set(cases):
         _draw({(case, dataset): results[case, dataset, 0]["log"] for case in DRAWN for dataset in datasets})
@@ -161,38 +176,51 @@ def against(scores: Sequence[Sequence[float]], reference: Sequence[Sequence[floa
     return [*cells, f"{statistics.mean(differences):+.2f} ± {error:.2f}"]
 
 
+def at_equal_time(logs: Sequence[list[dict[str, Any]]]) -> list[str]:
+    """The best score of each case within the time that the fastest one takes to its end, and the time of its own."""
+    times = [_elapsed(log) for log in logs]
+    least = min(time[-1] for time in times)
+    cells = []
+    for log, time in zip(logs, times, strict=True):
+        scores = [line["scores"]["val"] for line, at in zip(log, time, strict=True) if line["scores"] and at <= least]
+        cells.append(f"{100 * max(scores):.2f} ({time[-1]:.1f})" if scores else f"- ({time[-1]:.1f})")
+    return cells
+
+
+def _elapsed(log: list[dict[str, Any]]) -> list[float]:
+    """Seconds of training at every line; counted from the first one, since the first epochs compile."""
+    return list(accumulate([0.0, *(line["seconds"] for line in log[1:])]))
+
+
 def _look(log: list[dict[str, Any]]) -> str:
     seen = [line["laziness"] for line in log if line["laziness"]]
     if not seen or "fixed_point_error" not in seen[-1]:
         return "-"
     # only a full batch is differentiated as a whole
-    cosine = seen[-1].get("gradient_cosine")
-    return f"{seen[-1]['fixed_point_error']:.2f} / {'-' if cosine is None else f'{cosine:.2f}'}"
+    return " / ".join(f"{seen[-1][name]:.2f}" if name in seen[-1] else "-" for name in LOOKS)
 
 
 def _draw(logs: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
     from matplotlib.figure import Figure
 
     datasets = list(dict.fromkeys(dataset for _, dataset in logs))
-    figure = Figure(figsize=(3.4 * len(datasets), 8.5), layout="constrained")
-    panels = figure.subplots(3, len(datasets), squeeze=False)
+    figure = Figure(figsize=(3.4 * len(datasets), 14), layout="constrained")
+    panels = figure.subplots(2 + len(LOOKS), len(datasets), squeeze=False)
     for (case, dataset), log in logs.items():
         column = panels[:, datasets.index(dataset)]
         scored = [line for line in log if line["scores"]]
-        # the first epochs compile
-        times = [0.0, *(line["seconds"] for line in log[1:])]
-        spent = {line["epoch"]: total for line, total in zip(log, accumulate(times), strict=True)}
+        spent = {line["epoch"]: total for line, total in zip(log, _elapsed(log), strict=True)}
         values = [line["scores"]["val"] for line in scored]
         column[0].plot([line["epoch"] for line in scored], values, label=case)
         column[1].plot([spent[line["epoch"]] for line in scored], values, label=case)
-        looked = [line for line in log if line["laziness"] and "fixed_point_error" in line["laziness"]]
-        column[2].plot(
-            [line["epoch"] for line in looked], [line["laziness"]["fixed_point_error"] for line in looked], label=case
-        )
+        for panel, name in zip(column[2:], LOOKS, strict=True):
+            looked = [line for line in log if line["laziness"] and name in line["laziness"]]
+            panel.plot([line["epoch"] for line in looked], [line["laziness"][name] for line in looked], label=case)
     for at, dataset in enumerate(datasets):
         panels[0, at].set(title=dataset, xlabel="epoch", ylabel="validation")
         panels[1, at].set(xlabel="seconds since the first look", ylabel="validation")
-        panels[2, at].set(xlabel="epoch", ylabel="error of stored features")
+        for panel, label in zip(panels[2:, at], LOOKS.values(), strict=True):
+            panel.set(xlabel="epoch", ylabel=label)
     panels[0, 0].legend(frameon=False, fontsize="small")
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(PICTURE, dpi=80)

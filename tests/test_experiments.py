@@ -206,6 +206,7 @@ def test_the_staleness_table_is_filled_and_drawn(
         "| case, minus exact / spread, of that of exact",
         f"| {cases[1]}",
         f"| {cases[1]}",
+        f"| {cases[1]}",
     ]
     assert (tmp_path / "images" / "picture.png").stat().st_size > 1000
 
@@ -217,6 +218,19 @@ def test_a_case_is_held_against_another(grid: Any) -> None:
     wide, narrow, same = [0.78, 0.80, 0.82], [0.78, 0.79, 0.80], [0.9, 0.9, 0.9]
     assert against([wide, same], [narrow, same]) == ["+1.00 ± 1.29 / 2.00", "+0.00 ± 0.00 / -", "+0.50 ± 0.65"]
     assert against([narrow], [wide]) == ["-1.00 ± 1.29 / 0.50", "-1.00 ± 1.29"]
+
+
+def test_cases_are_held_against_each_other_at_the_time_of_the_fastest(grid: Any) -> None:
+    assert grid.RESULTS
+    at_equal_time = importlib.import_module("experiments.staleness").at_equal_time
+
+    def log(step: float, *scores: float | None) -> list[dict[str, Any]]:
+        # the first line compiles, and its time does not count
+        return [{"seconds": 9.0 if at == 0 else step, "scores": v and {"val": v}} for at, v in enumerate(scores)]
+
+    fast, slow = log(1.0, 0.5, 0.6, 0.7, 0.65), log(2.0, 0.4, 0.8, None, 0.9)
+    assert at_equal_time([fast, slow]) == ["70.00 (3.0)", "80.00 (6.0)"]
+    assert at_equal_time([fast, log(2.0, None, None, 0.9)]) == ["70.00 (3.0)", "- (4.0)"]
 
 
 def test_no_case_of_staleness_depends_on_the_graph(grid: Any) -> None:
@@ -245,8 +259,8 @@ def test_the_norm_of_a_staleness_table_brings_its_learning_rate_and_a_case_may_h
 def test_a_look_shows_what_there_is(grid: Any) -> None:
     assert grid.RESULTS
     look = importlib.import_module("experiments.staleness")._look
-    full = {"laziness": {"fixed_point_error": 0.123, "gradient_cosine": 0.987}}
-    assert look([{"laziness": None}, full]) == "0.12 / 0.99"
+    full = {"laziness": {"fixed_point_error": 0.123, "gradient_cosine": 0.987, "gradient_length": 1.1}}
+    assert look([{"laziness": None}, full]) == "0.12 / 0.99 / 1.10"
     # parts are differentiated one by one
-    assert look([full, {"laziness": {"fixed_point_error": 0.05}}]) == "0.05 / -"
+    assert look([full, {"laziness": {"fixed_point_error": 0.05}}]) == "0.05 / - / -"
     assert look([{"laziness": None}]) == "-"

@@ -195,9 +195,7 @@ def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:
     with pytest.raises(ValueError, match=r"needs a history that keeps inputs; Mix\(weight=0.5\) keeps none"):
         LazyPropagation(ALPHA, mixing, response=Response.plain(2))
     fitted = fit_response(graph.adj, ALPHA, 2, mix=0.1)
-    with pytest.raises(
-        ConfigError, match=r"fitted to `mix=0.1`, this propagation has 0; fit it .* mix=0\)`"
-    ):
+    with pytest.raises(ConfigError, match=r"fitted to `mix=0.1`, this propagation has 0; fit it .* mix=0\)`"):
         lazy(fitted)
     with pytest.raises(ConfigError, match=r"fitted to `alpha=0.1`, this propagation has 0.2; fit it with "):
         LazyPropagation(0.2, NoHistory(), response=fitted)
