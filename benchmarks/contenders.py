@@ -68,15 +68,23 @@ def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device
     modes = {
         "ours-full": ("full batch, drift, one step more on labelled rows", {"num_parts": 1}),
         "ours": ("frozen halo, drift", parts),
+        "ours-gradients": ("frozen halo, drift, gradients kept for the halo", parts | {"halo_gradients": True}),
         "ours-host": (
-            "the same, histories and features in page-locked host memory, edges on the device",
+            "frozen halo, drift, histories and features in page-locked host memory, edges on the device",
             parts | host | {"edges": "device"},
         ),
-        "ours-host-all": ("the same, histories, features and edges in page-locked host memory", parts | host),
+        "ours-host-gradients": (
+            "the same, gradients kept for the halo, in page-locked host memory too",
+            parts | host | {"edges": "device", "halo_gradients": True},
+        ),
+        "ours-host-all": (
+            "frozen halo, drift, histories, features and edges in page-locked host memory",
+            parts | host,
+        ),
     }
     if device.type == "cpu":
         # host memory is where everything is
-        del modes["ours-host"], modes["ours-host-all"]
+        modes = {name: mode for name, mode in modes.items() if not name.startswith("ours-host")}
     return {
         f"{name}{precision.suffix}": Contender(
             f"{what}, two steps, {precision.name}", "lazygnn", lazy | values | precision.stored, LAZY

@@ -227,7 +227,15 @@ def test_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["ours-bf16", "ours-full-bf16", "ours-host-tf32", "ours-host-all-tf32", "gas-our-kernels", "appnp-our-kernels"],
+    [
+        "ours-bf16",
+        "ours-full-bf16",
+        "ours-host-tf32",
+        "ours-host-all-tf32",
+        "ours-host-gradients-tf32",
+        "gas-our-kernels",
+        "appnp-our-kernels",
+    ],
 )
 def test_contenders_of_a_gpu_are_right_on_a_cpu_too(name: str) -> None:
     contender = module("contenders").contenders(tiny(), torch.device("cuda"))[name]
