@@ -85,10 +85,14 @@ def _run(config: Config, scratch: str, threads: int, keep_log: bool) -> dict[str
 
 
 def _looked_at(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines with scores or looks, a few digits of each; the time of what was left out is counted in the next."""
-    kept, seconds = [], 0.0
+    """The lines with scores or looks, a few digits of each; the time of what was left out is counted in the next.
+
+    A look takes time of its own, so an epoch that was looked at counts as much as the one before it.
+    """
+    kept, seconds, usual = [], 0.0, None
     for line in log:
-        seconds += line["seconds"]
+        usual = line["seconds"] if usual is None or not line["laziness"] else usual
+        seconds += usual
         if line["scores"] or line["laziness"]:
             short = {name: _rounded(line[name]) for name in ("loss", "scores", "laziness")}
             kept.append({"epoch": line["epoch"], "seconds": round(seconds, 4)} | short)
