@@ -10,6 +10,7 @@ from experiments import demo as demo_experiment
 from experiments import minibatch as minibatch_experiment
 from experiments import planetoid as planetoid_experiment
 from experiments import products_shape as products_shape_experiment
+from experiments import ringing as ringing_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
 from lazygnn.cli import Commands
@@ -61,6 +62,12 @@ def products_shape(folder: Annotated[Path, typer.Argument(help="Where to write t
 def spectrum(root: Root = None) -> None:
     """What a lazy pass does to each mode of six graphs: a table and a figure."""
     spectrum_experiment.main(root)
+
+
+@app.command()
+def ringing(root: Root = None) -> None:
+    """How long training swings in the smoothest mode of six graphs, by the level of the fit: a table."""
+    ringing_experiment.main(root)
 
 
 @app.command()
