@@ -183,7 +183,7 @@ def at_equal_time(logs: Sequence[list[dict[str, Any]]]) -> list[str]:
     cells = []
     for log, time in zip(logs, times, strict=True):
         scores = [line["scores"]["val"] for line, at in zip(log, time, strict=True) if line["scores"] and at <= least]
-        cells.append(f"{100 * max(scores):.2f} ({time[-1]:.1f})" if scores else f"- ({time[-1]:.1f})")
+        cells.append(f"{100 * max(scores):.2f} ({time[-1]:.2f})" if scores else f"- ({time[-1]:.2f})")
     return cells
 
 
@@ -221,6 +221,8 @@ def _draw(logs: dict[tuple[str, str], list[dict[str, Any]]]) -> None:
         panels[1, at].set(xlabel="seconds since the first look", ylabel="validation")
         for panel, label in zip(panels[2:, at], LOOKS.values(), strict=True):
             panel.set(xlabel="epoch", ylabel=label)
-    panels[0, 0].legend(frameon=False, fontsize="small")
+    figure.legend(
+        *panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=len(DRAWN), frameon=False
+    )
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(PICTURE, dpi=80)

@@ -230,8 +230,8 @@ def test_cases_are_held_against_each_other_at_the_time_of_the_fastest(grid: Any)
         return [{"seconds": 9.0 if at == 0 else step, "scores": v and {"val": v}} for at, v in enumerate(scores)]
 
     fast, slow = log(1.0, 0.5, 0.6, 0.7, 0.65), log(2.0, 0.4, 0.8, None, 0.9)
-    assert at_equal_time([fast, slow]) == ["70.00 (3.0)", "80.00 (6.0)"]
-    assert at_equal_time([fast, log(2.0, None, None, 0.9)]) == ["70.00 (3.0)", "- (4.0)"]
+    assert at_equal_time([fast, slow]) == ["70.00 (3.00)", "80.00 (6.00)"]
+    assert at_equal_time([fast, log(2.0, None, None, 0.9)]) == ["70.00 (3.00)", "- (4.00)"]
 
 
 def test_no_case_of_staleness_depends_on_the_graph(grid: Any) -> None:

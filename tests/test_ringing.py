@@ -82,7 +82,7 @@ def test_the_table_has_a_row_for_every_level(
     monkeypatch.setattr(ringing, "LEVELS", (0.7, 1.0))
     ringing.main(None)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2] == "| exact, 10 steps | 0.949 / 1.0 |"
+    assert lines[2] == "| exact, 10 steps | 0.949 / 13 |"
     assert lines[3].startswith("| the paper: mix 0.5, 2 steps | 1.4")
     assert lines[6].startswith("| fitted to 0.7, 2 steps, and 1 on labels | 1.0")
     assert all(line.endswith(" / grows |") for line in (lines[3], lines[4], lines[6]))
