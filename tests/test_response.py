@@ -1,5 +1,7 @@
 """How a pass answers a change of its input: fitted steps against dense polynomials and the exact solution."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -187,10 +189,31 @@ def test_what_cannot_be_fitted_is_refused(graph: Graph) -> None:
     assert fit_response(graph.adj, ALPHA, 2, mix=1.0).is_plain
 
 
+def test_what_is_of_another_type_is_named(graph: Graph) -> None:
+    with pytest.raises(ConfigError, match="`response` is 'plain', of type str; give what `fit_response` returns"):
+        LazyPropagation(ALPHA, NoHistory(), response="plain")  # type: ignore[arg-type]
+    for name, value in (("features", None), ("gradients", 0.5)):
+        values: dict[str, Any] = {"features": NoHistory(), name: value}
+        with pytest.raises(ConfigError, match=rf"`{name}` is {value}, of type .*; open one with `open_history"):
+            LazyPropagation(ALPHA, **values)
+    with pytest.raises(ConfigError, match=r"`start` is 0.1, of type float; give `Drift\(\)` or `Mix\(weight\)`"):
+        open_history(N, C, 0.1)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"alpha": ALPHA, "num_layers": 2}
+    for name in ("alpha", "mix", "level"):
+        with pytest.raises(ConfigError, match=f"`{name}` is '0.1', of type str; give a number"):
+            fit_response(graph.adj, **(given | {name: "0.1"}))
+    for name in ("num_layers", "further", "seed"):
+        for value in (1.5, True):
+            with pytest.raises(ConfigError, match=f"`{name}` is {value}, of type .*; give a whole number"):
+                fit_response(graph.adj, **(given | {name: value}))
+
+
 def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:
-    message = "the response is for 2 steps, a pass over this batch takes 3, none on labelled rows; fit it with "
-    with pytest.raises(ConfigError, match=message + "`num_layers=3, further=0`"):
+    message = "a pass over this batch takes 3, none on labelled rows; fit it with `num_layers=3, further=0`"
+    with pytest.raises(ConfigError, match=f"the response is for `num_layers=2, further=0`, {message}"):
         lazy(fit_response(graph.adj, ALPHA, 2))(rows(0), Batch.full(graph, 3))
+    with pytest.raises(ConfigError, match=f"the response is for 2 steps, {message}"):
+        lazy(Response.plain(2))(rows(0), Batch.full(graph, 3))
     mixing = open_history(N, C, Mix(0.5), dtype=torch.float64, compute_dtype=torch.float64)
     with pytest.raises(ValueError, match=r"needs a history that keeps inputs; Mix\(weight=0.5\) keeps none"):
         LazyPropagation(ALPHA, mixing, response=Response.plain(2))
@@ -199,6 +222,12 @@ def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:
         lazy(fitted)
     with pytest.raises(ConfigError, match=r"fitted to `alpha=0.1`, this propagation has 0.2; fit it with "):
         LazyPropagation(0.2, NoHistory(), response=fitted)
+    # what differs by a rounding alone is the same
+    assert LazyPropagation(float(torch.tensor(ALPHA)), NoHistory(), response=fitted).response is fitted
+    with pytest.raises(ConfigError, match=r"is for `num_layers=2, further=0`, .* takes 1 and one on labelled rows"):
+        lazy(fit_response(graph.adj, ALPHA, 2))(rows(0), Batch.full(graph, 1, label_step=True))
+    with pytest.raises(ConfigError, match=r"is for `num_layers=1, further=1`, .* takes 2, none on labelled rows"):
+        lazy(fit_response(graph.adj, ALPHA, 1, further=1))(rows(0), Batch.full(graph, 2))
     # what was not fitted goes with every pass
     lazy(Response(fitted.start, fitted.sources))
     assert Response(fitted.start, fitted.sources) == fitted == lazy(fitted, 0.1).response

@@ -1,5 +1,7 @@
 """The errors users meet; the command line catches these and no others."""
 
+from numbers import Integral, Real
+
 
 class GraphError(ValueError):
     """A graph, or a file that should hold one, cannot be used as it is."""
@@ -21,3 +23,9 @@ def wrong_type(name: str, value: object, remedy: str) -> str:
     else:
         found = f"of type {kind}" if len(text) > 40 else f"{text}, of type {kind}"
     return f"`{name}` is {found}; {remedy}"
+
+
+def check_number(name: str, value: object, *, whole: bool = False) -> None:
+    """Refuses what is no number, or no whole one; truth values are none."""
+    if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+        raise ConfigError(wrong_type(name, value, f"give a {'whole ' if whole else ''}number"))

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from lazygnn import ops
 from lazygnn.batch import Batch, Labelled, check_batch
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import check_num_nodes
 from lazygnn.history import History, NoHistory, StoredHistory, pad_rows
 from lazygnn.ops import Adjacency
@@ -144,10 +144,17 @@ class LazyPropagation(Diffusion):
         self.features = features
         self.gradients: History = NoHistory() if gradients is None else gradients
         self.response = response
+        for name, history in {"features": self.features, "gradients": self.gradients}.items():
+            if not isinstance(history, History):
+                raise ConfigError(
+                    wrong_type(name, history, "open one with `open_history(num_nodes, channels, Drift())`")
+                )
         if response is not None:
-            _check_fit(response, alpha, self.features)
+            if not isinstance(response, Response):
+                raise ConfigError(wrong_type("response", response, "give what `fit_response` returns, or leave it out"))
             for history in (self.features, self.gradients):
                 _check_keeps_inputs(history)
+            _check_fit(response, alpha, self.features)
         # of the last full batch while the features are measured: what came into the backward pass and what went out
         self._seen: tuple[Tensor, Tensor] | None = None
 
@@ -224,7 +231,7 @@ def _check_fit(response: Response, alpha: float, features: History) -> None:
     """Refuses a response that was fitted to other passes than these."""
     mix = features.warm.blend().mix if isinstance(features, StoredHistory) else None
     for name, fitted, taken in (("alpha", response.alpha, alpha), ("mix", response.mix, mix)):
-        if fitted is not None and taken is not None and not math.isclose(fitted, taken, abs_tol=1e-9):
+        if fitted is not None and taken is not None and not math.isclose(fitted, taken, rel_tol=1e-6, abs_tol=1e-6):
             raise ConfigError(
                 f"the response is fitted to `{name}={fitted:g}`, this propagation has {taken:g}; "
                 f"fit it with `fit_response(..., {name}={taken:g})`"
@@ -234,7 +241,10 @@ def _check_fit(response: Response, alpha: float, features: History) -> None:
 def _check_keeps_inputs(history: History) -> None:
     # where all that is fresh counts as new, there is nothing to keep
     if isinstance(history, StoredHistory) and history.inputs is None and history.warm != Mix(1.0):
-        raise ValueError(f"a response to changes needs a history that keeps inputs; {history.warm} keeps none")
+        raise ConfigError(
+            f"a response to changes needs a history that keeps inputs; {history.warm} keeps none: "
+            f"open it with `Drift(...)`, or leave `response` out"
+        )
 
 
 def _check_channels(history: StoredHistory, fresh: Tensor) -> None:
@@ -322,10 +332,12 @@ def _response(batch: Batch, prop: ExactPropagation | LazyPropagation) -> Respons
     num_layers, further = len(batch.adjs), int(batch.labelled is not None)
     if prop.response is None:
         return Response.plain(num_layers + further)
-    if (steps := len(prop.response.sources)) != num_layers + further:
+    steps, beyond = len(prop.response.sources), prop.response.further
+    if steps != num_layers + further or beyond not in (None, further):
+        fitted = f"{steps} steps" if beyond is None else f"`num_layers={steps - beyond}, further={beyond}`"
         taken = f"{num_layers} and one on labelled rows" if further else f"{num_layers}, none on labelled rows"
         raise ConfigError(
-            f"the response is for {steps} steps, a pass over this batch takes {taken}; fit it with "
+            f"the response is for {fitted}, a pass over this batch takes {taken}; fit it with "
             f"`num_layers={num_layers}, further={further}`"
         )
     return prop.response

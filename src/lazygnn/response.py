@@ -13,7 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from lazygnn.errors import GraphError, wrong_type
+from lazygnn.errors import GraphError, check_number, wrong_type
 from lazygnn.ops import Adjacency, Csr, run_steps, spmm
 from lazygnn.solve import check_alpha
 
@@ -32,14 +32,15 @@ class Response:
 
     With `D = x_in - x_in_then` and a share `mix` of the input in every start, a pass is
     `x <- lerp(stored, x_in_then, mix) + start D`, then `x <- (1 - alpha) A x + alpha (x_in_then + sources[l] D)`.
-    An input that does not change is answered alike by all of them. What was fitted says for which `alpha` and `mix`;
-    no other pass has the answers it was fitted to.
+    An input that does not change is answered alike by all of them. What was fitted says for which `alpha` and `mix`,
+    and how many of its steps are `further` ones; no other pass has the answers it was fitted to.
     """
 
     start: float
     sources: tuple[float, ...]
     alpha: float | None = field(default=None, compare=False)
     mix: float | None = field(default=None, compare=False)
+    further: int | None = field(default=None, compare=False)
 
     @staticmethod
     def plain(num_layers: int) -> "Response":
@@ -87,6 +88,10 @@ def fit_response(
         raise GraphError(wrong_type("adj", adj, "give the matrix of a graph, `graph.adj`"))
     check_alpha(alpha)
     level = level_for(further) if level is None else level
+    for name, value in {"level": level, "mix": mix}.items():
+        check_number(name, value)
+    for name, value in {"num_layers": num_layers, "further": further, "seed": seed}.items():
+        check_number(name, value, whole=True)
     if not 0 < level <= 1:
         raise ValueError(f"`level` must lie in (0, 1], got {level}")
     if not 0 <= mix <= 1:
@@ -114,7 +119,7 @@ def fit_response(
     for power, weight in enumerate(b):
         coefficients[power] -= weight
         coefficients[power + 1] += weight
-    return _from_polynomial(coefficients, alpha, mix)
+    return _from_polynomial(coefficients, alpha, mix, further)
 
 
 def level_for(further: int) -> float:
@@ -135,8 +140,8 @@ def standing_answer(adj: Adjacency, x_in: Tensor, alpha: float, num_layers: int,
     return x
 
 
-def _from_polynomial(coefficients: list[float], alpha: float, mix: float) -> Response:
+def _from_polynomial(coefficients: list[float], alpha: float, mix: float, further: int) -> Response:
     keep, last = 1 - alpha, len(coefficients) - 1
     sources = [coefficients[power] / (alpha * keep**power) for power in range(last - 1, -1, -1)]
     start = round(coefficients[last] / keep**last, _DECIMALS)
-    return Response(start, tuple(round(weight, _DECIMALS) for weight in sources), alpha, mix)
+    return Response(start, tuple(round(weight, _DECIMALS) for weight in sources), alpha, mix, further)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from lazygnn import ops
+from lazygnn.errors import check_number
 from lazygnn.ops import Adjacency
 
 Solver = Literal["chebyshev", "power"]
@@ -76,5 +77,6 @@ def num_products(alpha: float, tolerance: float, solver: Solver = "chebyshev") -
 
 def check_alpha(alpha: float) -> None:
     """Refuses a weight that has no fixed point."""
+    check_number("alpha", alpha)
     if not 0 < alpha <= 1:
         raise ValueError(f"`alpha` must lie in (0, 1], got {alpha}")

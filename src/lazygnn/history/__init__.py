@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import torch
 from torch import nn
 
+from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.history.base import History, NoHistory, Start, Store, pad_rows
 from lazygnn.history.codec import Codec, Layout, Parts
 from lazygnn.history.device import DeviceStore
@@ -64,6 +65,8 @@ def open_history(
     Raises:
         HistoryFileError: The files of the disk tier cannot be made, or the disk has no room for them.
     """
+    if not isinstance(start, WarmStart):
+        raise ConfigError(wrong_type("start", start, "give `Drift()` or `Mix(weight)`"))
     _check(num_nodes, channels, tier, folder, name)
     device, codec = torch.device(device), Codec(dtype, compute_dtype)
     layout = codec.layout(num_nodes, channels)
