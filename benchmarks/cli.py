@@ -27,7 +27,17 @@ Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $
 Only = Annotated[str, typer.Option(help="Names to measure, separated by commas; default: all of them.")]
 Repeats = Annotated[int, typer.Option(min=1, help="Times everything is measured; the median counts.")]
 Warmup = Annotated[int, typer.Option(min=1, help="Epochs before the first that is measured.")]
-Out = Annotated[Path, typer.Option(help="Folder of the results.")]
+
+
+def _folder(path: Path) -> Path:
+    """Refuses a folder that cannot be made, before anything is measured."""
+    there = next(place for place in (path, *path.parents) if place.exists())
+    if not there.is_dir():
+        raise typer.BadParameter(f"`{there}` is a file; give a folder")
+    return path
+
+
+Out = Annotated[Path, typer.Option(help="Folder of the results.", callback=_folder)]
 
 
 @app.command()

@@ -20,7 +20,8 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Makes the tables and figures of the docs.",
+    help="Makes the tables and figures of the docs; runs whose results are kept are not run again.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -87,7 +88,9 @@ def staleness(
             raise typer.BadParameter(
                 f"unknown: {', '.join(sorted(unknown))}; choose from: {'; '.join(known)}", param_hint=name
             )
-    staleness_experiment.main(seeds, case or list(cases), dataset or datasets, norm, root, device, workers)
+    # a name that is given twice is meant once
+    wanted_cases, wanted_datasets = dict.fromkeys(case or cases), dict.fromkeys(dataset or datasets)
+    staleness_experiment.main(seeds, list(wanted_cases), list(wanted_datasets), norm, root, device, workers)
 
 
 @app.command()

@@ -5,6 +5,7 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 
 import torch
 
@@ -12,7 +13,9 @@ import torch
 def provenance() -> dict[str, str]:
     """Commit, date, hardware, versions."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    # of this code, whatever the current folder is
+    here = Path(__file__).parent
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
     return {
         # a copy of the tree without its history is told its commit
         "commit": os.environ.get("LAZYGNN_COMMIT") or git.stdout.strip() or "unknown",

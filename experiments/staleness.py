@@ -136,18 +136,17 @@ def main(
         means = [100 * sum(values) / len(values) for values in by_dataset]
         rows.append([case, *map(mean_and_deviation, by_dataset), f"{sum(means) / len(means):.2f}"])
     print(markdown(["case, validation", *datasets, "mean"], rows))
-    if EXACT in scores and seeds > 1:
+    if EXACT in scores and len(cases) > 1 and seeds > 1:
         rows = [[case, *against(scores[case], scores[EXACT])] for case in cases if case != EXACT]
         print(markdown(["case, minus exact / spread, of that of exact", *datasets, "mean"], rows))
-    logs = [[results[case, dataset, 0]["log"] for dataset in datasets] for case in cases]
-    looks = [[case, *map(_look, by_dataset)] for case, by_dataset in zip(cases, logs, strict=True)]
+    first = [[results[case, dataset, 0] for dataset in datasets] for case in cases]
+    looks = [[case, *(_look(line.get("log", [])) for line in lines)] for case, lines in zip(cases, first, strict=True)]
     print(markdown(["case, error of features / cosine and length of gradient", *datasets], looks))
     if len(cases) > 1:
-        columns = [at_equal_time(by_case) for by_case in zip(*logs, strict=True)]
+        columns = [at_equal_time(lines) for lines in zip(*first, strict=True)]
         rows = [[case, *cells] for case, cells in zip(cases, zip(*columns, strict=True), strict=True)]
-        print(
-            markdown(["case, seed 0: validation in the time of the fastest (seconds of all epochs)", *datasets], rows)
-        )
+        title = "case, seed 0: validation in the time of the fastest (seconds after the first look)"
+        print(markdown([title, *datasets], rows))
     # a part of the table must not take the place of the figure
     if set(DRAWN) <= set(cases):
         _draw({(case, dataset): results[case, dataset, 0]["log"] for case in DRAWN for dataset in datasets})
@@ -176,15 +175,24 @@ def against(scores: Sequence[Sequence[float]], reference: Sequence[Sequence[floa
     return [*cells, f"{statistics.mean(differences):+.2f} ± {error:.2f}"]
 
 
-def at_equal_time(logs: Sequence[list[dict[str, Any]]]) -> list[str]:
-    """The best score of each case within the time that the fastest one takes to its end, and the time of its own."""
-    times = [_elapsed(log) for log in logs]
-    least = min(time[-1] for time in times)
-    cells = []
-    for log, time in zip(logs, times, strict=True):
-        scores = [line["scores"]["val"] for line, at in zip(log, time, strict=True) if line["scores"] and at <= least]
-        cells.append(f"{100 * max(scores):.2f} ({time[-1]:.2f})" if scores else f"- ({time[-1]:.2f})")
-    return cells
+def at_equal_time(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """The best score of each run within the time that the fastest one takes to its end, and the time of its own.
+
+    Times of another machine, commit or number of epochs than the first run's say nothing, and have no cell.
+    """
+    alike = [line.get("log") if _setting(line) == _setting(lines[0]) else None for line in lines]
+    least = min((_elapsed(log)[-1] for log in alike if log), default=0.0)
+    return [_within(log, least) if log else "-" for log in alike]
+
+
+def _setting(line: dict[str, Any]) -> tuple[Any, ...]:
+    return line["machine"], line["commit"], line["epochs"]
+
+
+def _within(log: list[dict[str, Any]], seconds: float) -> str:
+    times = _elapsed(log)
+    scores = [line["scores"]["val"] for line, at in zip(log, times, strict=True) if line["scores"] and at <= seconds]
+    return f"{100 * max(scores):.2f} ({times[-1]:.2f})" if scores else f"- ({times[-1]:.2f})"
 
 
 def _elapsed(log: list[dict[str, Any]]) -> list[float]:

@@ -362,3 +362,23 @@ def test_unknown_names_are_one_line_and_a_status(words: list[str], message: str)
     assert outcome.exit_code == 2
     assert outcome.stderr.startswith(f"error: {message}")
     assert outcome.stderr.count("\n") == 1
+
+
+def test_results_that_cannot_be_written_are_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in ("file", "file/folder"):
+        done = invoke("epoch", "--shape", "tiny", "--device", "cpu", "--only", "ours", "--out", str(tmp_path / out))
+        assert done.exit_code == 2
+        assert "give a folder" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_results_carry_the_commit_of_the_code_and_not_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAZYGNN_COMMIT", raising=False)
+    monkeypatch.syspath_prepend(str(ROOT))
+    provenance = importlib.import_module("experiments.provenance").provenance
+    expected = provenance()["commit"]
+    monkeypatch.chdir(tmp_path)
+    assert provenance()["commit"] == expected

@@ -229,9 +229,17 @@ def test_cases_are_held_against_each_other_at_the_time_of_the_fastest(grid: Any)
         # the first line compiles, and its time does not count
         return [{"seconds": 9.0 if at == 0 else step, "scores": v and {"val": v}} for at, v in enumerate(scores)]
 
-    fast, slow = log(1.0, 0.5, 0.6, 0.7, 0.65), log(2.0, 0.4, 0.8, None, 0.9)
+    def run(log: list[dict[str, Any]], **setting: Any) -> dict[str, Any]:
+        return {"machine": "a GPU", "commit": "abc", "epochs": 40, "log": log} | setting
+
+    fast, slow = run(log(1.0, 0.5, 0.6, 0.7, 0.65)), run(log(2.0, 0.4, 0.8, None, 0.9))
     assert at_equal_time([fast, slow]) == ["70.00 (3.00)", "80.00 (6.00)"]
-    assert at_equal_time([fast, log(2.0, None, None, 0.9)]) == ["70.00 (3.00)", "- (4.00)"]
+    assert at_equal_time([fast, run(log(2.0, None, None, 0.9))]) == ["70.00 (3.00)", "- (4.00)"]
+    # times that cannot be compared have no cell, nor has a run without a log
+    others: list[dict[str, Any]] = [{"machine": "a CPU"}, {"commit": "def"}, {"epochs": 20}, {"log": []}]
+    for other in others:
+        assert at_equal_time([fast, slow | other]) == ["70.00 (3.00)", "-"]
+    assert at_equal_time([fast | {"log": []}, slow]) == ["-", "90.00 (6.00)"]
 
 
 def test_no_case_of_staleness_depends_on_the_graph(grid: Any) -> None:
@@ -265,3 +273,4 @@ def test_a_look_shows_what_there_is(grid: Any) -> None:
     # parts are differentiated one by one
     assert look([full, {"laziness": {"fixed_point_error": 0.05}}]) == "0.05 / - / -"
     assert look([{"laziness": None}]) == "-"
+    assert look([]) == "-"
