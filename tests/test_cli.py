@@ -141,9 +141,9 @@ def test_list_refuses_a_data_set_that_there_is_not(
     lazygnn: Command, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAZYGNN_DATA", str(tmp_path / "env"))
-    for name in ("nosuch", "nosuch.npz"):
-        message = f"unknown data set `{name}`; give the path of a graph, or choose one of: arxiv, citeseer, cora, "
-        assert_one_line(lazygnn("list", "lazygnn", name), message)
+    assert_one_line(lazygnn("list", "lazygnn", "nosuch.npz"), "no file `nosuch.npz`; give the path of an .npz file or ")
+    message = f"unknown data set `nosuch`: no file `{tmp_path / 'env' / 'nosuch'}.npz`; let `--root` or `LAZYGNN_DATA` "
+    assert_one_line(lazygnn("list", "lazygnn", "nosuch"), message)
     # one without a recipe for this method, one of the recipes alone, and a file
     for name, source in (("reddit", "default recipe"), ("arxiv", "recipe for arxiv"), (str(dataset), "default recipe")):
         done = lazygnn("list", "lazygnn", name)
@@ -154,6 +154,7 @@ def test_list_refuses_a_data_set_that_there_is_not(
     dataset.rename(tmp_path / "env" / "nosuch.npz")
     assert lazygnn("list", "lazygnn", "nosuch").status == 0
     assert lazygnn("list", "lazygnn", "nosuch", "--root", tmp_path).status == 2
+    assert_one_line(lazygnn("list", "lazygnn", "nosuch.npz"), "no file `nosuch.npz`; say `nosuch`")
     monkeypatch.delenv("LAZYGNN_DATA")
     assert lazygnn("list", "lazygnn", "nosuch", "--root", tmp_path / "env").status == 0
 
@@ -304,6 +305,8 @@ def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path
     ("args", "message"),
     [
         (["lazygcn", "block.npz"], "unknown method `lazygcn`; did you mean `lazygnn`?"),
+        (["lazygnn", ""], "the name of the data set is empty; give a name that `lazygnn list` shows, or a path"),
+        (["lazygnn", "block.npz", "--device", ""], "unknown device ``; choose auto, cpu or cuda"),
         (["lazygnn", "gone.npz"], "no file `gone.npz`; give the path of an .npz file or the name of a data set"),
         (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; let `--root` or `LAZYGNN_DATA` name "),
         (

@@ -103,6 +103,10 @@ def test_values_come_before_the_recipe_and_the_recipe_before_defaults() -> None:
 def test_an_unknown_method_names_the_nearest_or_all() -> None:
     with pytest.raises(ConfigError, match=r"unknown method `lazygn`; did you mean `lazygnn`\?"):
         resolve("lazygn", "cora", {})
+    with pytest.raises(ConfigError, match=r"unknown method `GCN`; did you mean `gcn`\?"):
+        resolve("GCN", "cora", {})
+    with pytest.raises(ConfigError, match=r"unknown method `xyz`; choose one of: mlp, appnp"):
+        recipe("xyz", "cora")
     with pytest.raises(ConfigError, match=r"unknown method `xyz`; choose one of: mlp, appnp, lazygnn, lazygnn-paper"):
         resolve("xyz", "cora", {})
 
@@ -200,7 +204,7 @@ def test_values_may_be_left_out_and_a_data_set_may_be_a_path() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((["mlp"], "cora"), r"unknown method `\['mlp'\]`; did you mean `mlp`\?"),
+        ((["mlp"], "cora"), r"unknown method `\['mlp'\]`; choose one of: mlp"),
         (("mlp", torch.ones(2)), r"`dataset` is of type Tensor and shape \(2,\); give a name or a path"),
         (("mlp", "cora", ["lr=1"]), r"`values` is \['lr=1'\], of type list; give options by name, such as"),
     ],

@@ -18,7 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from lazygnn import workflow
 from lazygnn.config import Options, TrainerOptions, allowed, parse_assignments, read_options
-from lazygnn.data.datasets import EMBEDDED, find_graph
+from lazygnn.data.datasets import EMBEDDED, find_graph, unknown_dataset
 from lazygnn.data.download import SOURCES
 from lazygnn.data.partition import PartitionMethod
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
@@ -170,7 +170,7 @@ def train(
             "give a method and a data set, such as `lazygnn train lazygnn wordnet-small`, or `--resume RUN`"
         )
     values = ({} if config is None else read_options(config)) | parse_assignments(set_ or [])
-    resolved = resolve(method, dataset, values, seed=seed or 0, device=device or "auto", root=root)
+    resolved = resolve(method, dataset, values, seed=seed or 0, device="auto" if device is None else device, root=root)
     typer.echo(json.dumps(workflow.train(resolved, out, quiet=quiet)))
 
 
@@ -244,9 +244,7 @@ def _check_dataset(dataset: str, root: str | None) -> None:
     """Refuses a data set that is neither known by name nor a file."""
     known = {EMBEDDED, *SOURCES, *(name for method in METHODS for name in recipe_names(method))}
     if dataset not in {"default", *known} and find_graph(dataset, root) is None:
-        raise ConfigError(
-            f"unknown data set `{dataset}`; give the path of a graph, or choose one of: {', '.join(sorted(known))}"
-        )
+        raise unknown_dataset(dataset, root, known)
 
 
 def _recipes_line(method: str) -> str:

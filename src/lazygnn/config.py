@@ -162,7 +162,8 @@ def _allowed(kind: Any, bounds: Sequence[Any]) -> str:
     return f"{name} {' and '.join(limits)}" if limits else name
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], alike: float = 0.5) -> str:
     """What to do about a name that is not known: the one that was meant perhaps, or else all there are."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"did you mean `{close[0]}`?" if close else f"choose one of: {', '.join(known)}"
+    folded = {one.casefold(): one for one in known}
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=alike)
+    return f"did you mean `{folded[close[0]]}`?" if close else f"choose one of: {', '.join(folded.values())}"

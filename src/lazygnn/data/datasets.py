@@ -1,7 +1,7 @@
 """`load_graph`: a graph by path or by name."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
 
@@ -39,20 +39,32 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
     if found is not None:
         return load_folder(found) if found.is_dir() else read_npz(found)
     path, name, folder = Path(name), str(name), data_root(root)
+    if not name:
+        raise GraphError("the name of the data set is empty; give a name that `lazygnn list` shows, or a path")
     if path.suffix == ".npz":
-        raise GraphError(f"no file `{path}`; give the path of an .npz file or the name of a data set")
+        raise unknown_dataset(name, root, ())
     if name == EMBEDDED:
         with resources.as_file(resources.files("lazygnn.data") / f"{EMBEDDED}.npz") as file:
             return read_npz(file)
     if name not in SOURCES and path.is_dir():
         raise GraphError(f"folder `{path}` has no `{HEADER}`; give one that `save_folder` wrote, or an .npz file")
     if name not in SOURCES:
-        known = ", ".join(sorted([EMBEDDED, *SOURCES]))
-        raise GraphError(
-            f"unknown data set `{name}`: no file `{folder / name}.npz`; let `--root` or `LAZYGNN_DATA` name the folder "
-            f"of that file, or choose one of: {known}"
-        )
+        raise unknown_dataset(name, root, (EMBEDDED, *SOURCES))
     return _READERS[SOURCES[name].reader](download(name, folder), name)
+
+
+def unknown_dataset(name: str, root: str | Path | None, known: Iterable[str]) -> GraphError:
+    """The error for a name that stands for no graph, with the file that was looked for."""
+    path, folder = Path(name), data_root(root)
+    if path.suffix == ".npz":
+        # a name within the root goes without its suffix
+        there = (folder / path).is_file()
+        remedy = f"say `{path.stem}`" if there else "give the path of an .npz file or the name of a data set"
+        return GraphError(f"no file `{path}`; {remedy}")
+    return GraphError(
+        f"unknown data set `{name}`: no file `{folder / name}.npz`; let `--root` or `LAZYGNN_DATA` name the folder "
+        f"of that file, or choose one of: {', '.join(sorted(known))}"
+    )
 
 
 def find_graph(name: str | Path, root: str | Path | None = None) -> Path | None:

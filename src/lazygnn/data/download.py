@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
@@ -152,10 +153,12 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
 def _write(path: Path, chunks: Iterator[bytes]) -> None:
     """Writes a file that is either complete under its name or not there."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    # a folder is made for what has come, not for what is asked for
+    begin = next(chunks, b"")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with unfinished.open("wb") as file:
-            for chunk in chunks:
+            for chunk in chain((begin,), chunks):
                 file.write(chunk)
         unfinished.replace(path)
     except OSError as error:

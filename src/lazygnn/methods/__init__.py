@@ -71,7 +71,7 @@ class Built:
 def find_method(name: str) -> Method:
     """The method of that name."""
     if not isinstance(name, str) or name not in METHODS:
-        raise ConfigError(f"unknown method `{name}`; {nearest(str(name), METHODS)}")
+        raise ConfigError(f"unknown method `{name}`; {nearest(str(name), METHODS, alike=0.7)}")
     return METHODS[name]
 
 
@@ -101,6 +101,7 @@ def recipe_names(method: str) -> list[str]:
 
 
 def _recipes(method: str) -> dict[str, dict[str, Any]]:
+    find_method(method)
     with resources.as_file(resources.files("lazygnn") / "recipes" / f"{method}.toml") as path:
         return read_toml(path)
 
