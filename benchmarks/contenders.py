@@ -74,7 +74,7 @@ def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device
             parts | host | {"edges": "device"},
         ),
         "ours-host-gradients": (
-            "the same, gradients kept for the halo, in page-locked host memory too",
+            "frozen halo, drift, histories, the halo's gradients and features in page-locked host memory",
             parts | host | {"edges": "device", "halo_gradients": True},
         ),
         "ours-host-all": (

@@ -1,7 +1,6 @@
 """Swings of training in a mode: the roots of the loop against the loop itself."""
 
 import importlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,9 @@ from lazygnn.response import Response, fit_response
 
 
 @pytest.fixture
-def ringing(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
+def ringing(spectrum: Any) -> Any:
+    assert spectrum
     return importlib.import_module("experiments.ringing")
-
-
-@pytest.fixture
-def spectrum(ringing: Any) -> Any:
-    return importlib.import_module("experiments.spectrum")
 
 
 def left_after_a_pass(scheme: Any, z: float, gain: float, *, stored_gradient: bool = False) -> float:

@@ -1,7 +1,5 @@
 """The closed forms of the figure are what the passes do."""
 
-import importlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +14,6 @@ from lazygnn.response import Response, fit_response
 from lazygnn.warmstart import Drift, Mix, WarmStart
 
 N = 60
-
-
-@pytest.fixture
-def spectrum(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    return importlib.import_module("experiments.spectrum")
 
 
 @pytest.fixture

@@ -145,15 +145,10 @@ class LazyPropagation(Diffusion):
         self.gradients: History = NoHistory() if gradients is None else gradients
         self.response = response
         for name, history in {"features": self.features, "gradients": self.gradients}.items():
-            if not isinstance(history, History):
-                raise ConfigError(
-                    wrong_type(name, history, "open one with `open_history(num_nodes, channels, Drift())`")
-                )
-        if response is not None:
-            if not isinstance(response, Response):
-                raise ConfigError(wrong_type("response", response, "give what `fit_response` returns, or leave it out"))
-            for history in (self.features, self.gradients):
+            _check_history(name, history)
+            if response is not None:
                 _check_keeps_inputs(history)
+        if response is not None:
             _check_fit(response, alpha, self.features)
         # of the last full batch while the features are measured: what came into the backward pass and what went out
         self._seen: tuple[Tensor, Tensor] | None = None
@@ -228,7 +223,9 @@ def by_columns(
 
 
 def _check_fit(response: Response, alpha: float, features: History) -> None:
-    """Refuses a response that was fitted to other passes than these."""
+    """Refuses what is no response, and one that was fitted to other passes than these."""
+    if not isinstance(response, Response):
+        raise ConfigError(wrong_type("response", response, "give what `fit_response` returns, or leave it out"))
     mix = features.warm.blend().mix if isinstance(features, StoredHistory) else None
     for name, fitted, taken in (("alpha", response.alpha, alpha), ("mix", response.mix, mix)):
         if fitted is not None and taken is not None and not math.isclose(fitted, taken, rel_tol=1e-6, abs_tol=1e-6):
@@ -236,6 +233,11 @@ def _check_fit(response: Response, alpha: float, features: History) -> None:
                 f"the response is fitted to `{name}={fitted:g}`, this propagation has {taken:g}; "
                 f"fit it with `fit_response(..., {name}={taken:g})`"
             )
+
+
+def _check_history(name: str, history: object) -> None:
+    if not isinstance(history, History):
+        raise ConfigError(wrong_type(name, history, "open one with `open_history(num_nodes, channels, Drift())`"))
 
 
 def _check_keeps_inputs(history: History) -> None:

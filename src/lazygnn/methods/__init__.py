@@ -86,18 +86,23 @@ def methods_with(option: str) -> list[str]:
 
 def recipe(method: str, dataset: str) -> dict[str, Any]:
     """The published or tuned values for a method on a data set; the `default` table where there is none."""
-    return _recipes(method)[recipe_for(method, dataset)]
+    tables = _recipes(method)
+    return tables[_table_for(dataset, tables)]
 
 
 def recipe_for(method: str, dataset: str) -> str:
     """The name of that recipe: that of the data set, of a file its stem, or `default`."""
-    stem = Path(dataset).stem
-    return stem if stem in _recipes(method) else "default"
+    return _table_for(dataset, _recipes(method))
 
 
 def recipe_names(method: str) -> list[str]:
     """The data sets a method has a recipe for."""
     return [name for name in _recipes(method) if name != "default"]
+
+
+def _table_for(dataset: str, tables: Iterable[str]) -> str:
+    stem = Path(dataset).stem
+    return stem if stem in tables else "default"
 
 
 def _recipes(method: str) -> dict[str, dict[str, Any]]:
