@@ -33,12 +33,15 @@ def ours(adj: Adjacency, dtype: torch.dtype) -> Step:  # noqa: ARG001
 
 
 def ours_narrow(adj: Adjacency, dtype: torch.dtype) -> Step:
-    """The same, on a matrix in the type of `x`."""
+    """The same, on a matrix in the type of `x`; a CPU widens it to float32 in every step."""
     return ours(adj.to(dtype), dtype)
 
 
 def torch_csr(adj: Adjacency, dtype: torch.dtype) -> Step:
-    """The reference: torch's sparse product, which is cuSPARSE or MKL, with 32-bit indices, all in one type."""
+    """The reference: torch's sparse product (cuSPARSE, MKL or torch's own), with 32-bit indices, all in one type.
+
+    On a CPU the matrix is widened to float32, since MKL has no product for 16-bit numbers.
+    """
     narrow = adj.to(dtype)
     return lambda x, source: reference.step(narrow, x, source, ALPHA)
 

@@ -79,6 +79,15 @@ def test_rows_of_16_bits_are_rounded_once(dtype: torch.dtype) -> None:
         assert torch.equal(out, expected.to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_matrix_of_16_bits_is_widened_on_a_cpu(dtype: torch.dtype) -> None:
+    a, x, source = matrix(6, 6).to(dtype), rows(6, 3, 1).to(dtype), rows(6, 3, 2).to(dtype)
+    wide = a.to(torch.float32)
+    assert torch.equal(spmm(a, x), spmm(wide, x))
+    assert torch.equal(step(a, x, source, 0.2), step(wide, x, source, 0.2))
+    assert torch.equal(run_steps([a, a], x, source, 0.2), run_steps([wide, wide], x, source, 0.2))
+
+
 @pytest.mark.parametrize("reach", [[6, 6, 6], [4, 4], [5, 3], []], ids=str)
 def test_diffusion_is_the_steps_and_gives_the_rows_reached(reach: list[int]) -> None:
     a, x, source = matrix(6, 6), rows(6, 3, 1), rows(6, 3, 2)

@@ -1,7 +1,7 @@
 """The products of the library, and copies of rows, in plain PyTorch: the definition of correct.
 
 Rows of 16-bit numbers are multiplied and summed in the type of the matrix and rounded once, under autocast too, which
-would round the matrix.
+would round the matrix. On a CPU a matrix of 16-bit numbers is widened to float32 first: MKL has no product for it.
 """
 
 from collections.abc import Sequence
@@ -88,6 +88,9 @@ def scatter(table: Tensor, rows: Tensor, new: Tensor) -> None:
 
 def _same_type(matrix: Csr, x: Tensor) -> tuple[Csr, Tensor]:
     dtype = torch.promote_types(matrix.value.dtype, x.dtype)
+    if x.device.type == "cpu":
+        # MKL multiplies float32 and float64 only; widening everywhere keeps CPUs with and without MKL alike
+        dtype = torch.promote_types(dtype, torch.float32)
     return matrix if matrix.value.dtype == dtype else matrix.to(dtype), x.to(dtype)
 
 
