@@ -21,7 +21,11 @@ Solver = Literal["chebyshev", "power"]
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The solution, the products it took, and a bound on its error relative to `x_in`."""
+    """The solution, the products it took, and a bound on its error relative to `x_in`.
+
+    The bound counts what rounding adds: `eps / alpha`, with `eps` of the type of `x_in`. It lies above the tolerance
+    where the type cannot reach that.
+    """
 
     x: Tensor
     num_products: int
@@ -45,7 +49,7 @@ def solve(
     """
     check_alpha(alpha)
     most = num_products(alpha, tolerance, solver)
-    rho = 1 - alpha
+    rho, rounding = 1 - alpha, torch.finfo(x_in.dtype).eps / alpha
     scale = float(torch.linalg.vector_norm(x_in))
     x, before, omega = x_in, x_in, 2.0
     for k in range(most):
@@ -53,12 +57,12 @@ def solve(
         # |x - x_star| <= |image - x| / alpha, so a smooth input may stop early
         error = float(torch.linalg.vector_norm(image - x)) / alpha
         if error <= tolerance * scale:
-            return Solution(x, k + 1, error / max(scale, 1e-300))
+            return Solution(x, k + 1, error / max(scale, 1e-300) + rounding)
         if solver == "chebyshev" and k > 0:
             omega = 1 / (1 - rho**2 * omega / 4)
             image.sub_(before).mul_(omega).add_(before)
         before, x = x, image
-    return Solution(x, most, tolerance)
+    return Solution(x, most, tolerance + rounding)
 
 
 def num_products(alpha: float, tolerance: float, solver: Solver = "chebyshev") -> int:
