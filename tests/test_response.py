@@ -84,7 +84,7 @@ def test_a_standing_input_is_answered_in_closed_form(graph: Graph, num_layers: i
         torch.testing.assert_close(expected, solution(graph, x))
     # and it is what the passes themselves come to
     prop, batch = lazy(fit_response(graph.adj, ALPHA, num_layers, mix=mix), mix), Batch.full(graph, num_layers)
-    for _ in range(200):
+    for _ in range(260):
         out = prop(x, batch)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
 
@@ -127,9 +127,19 @@ def test_a_fit_that_is_told_no_level_has_one(graph: Graph, further: int, level: 
     assert sum(open_.polynomial(ALPHA)) == pytest.approx(level, abs=2e-3)
 
 
-def test_a_first_pass_of_the_targets_is_plain(graph: Graph) -> None:
-    x, batch = rows(0), Batch.full(graph, 2)
-    assert torch.equal(lazy(fit_response(graph.adj, ALPHA, 2))(x, batch), lazy(None)(x, batch))
+@pytest.mark.parametrize("num_layers", [1, 2, 4])
+@pytest.mark.parametrize("mix", [0.0, 0.3])
+@pytest.mark.parametrize("label_step", [False, True])
+def test_the_first_pass_is_the_polynomial_forward_and_backward(
+    graph: Graph, num_layers: int, mix: float, label_step: bool
+) -> None:
+    response = fit_response(graph.adj, ALPHA, num_layers, further=int(label_step), mix=mix)
+    batch, adj = Batch.full(graph, num_layers, label_step=label_step), graph.adj.to_dense()
+    x, grad, weights = rows(0).requires_grad_(), rows(1), response.polynomial(ALPHA)
+    out = lazy(response, mix)(x, batch)
+    torch.testing.assert_close(out, polynomial(weights, adj, x.detach()), rtol=0, atol=1e-12)
+    out.backward(grad)
+    torch.testing.assert_close(x.grad, polynomial(weights, adj, grad), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 4])

@@ -97,13 +97,16 @@ class StoredHistory(History):
             self._measure(fresh[:num_targets], then, known)
         warm = self.warm.targets(fresh[:num_targets], stored[:num_targets], then, change)
         then = then if with_then else None
-        if len(fresh) > num_targets:
-            warm = torch.cat((warm, self.warm.halo(fresh[num_targets:], stored[num_targets : len(fresh)])))
-            then = None if then is None else torch.cat((then, fresh[num_targets:]))
         if known is not None:
-            # where no input is compared with, all of a first one is new
-            warm = torch.where(known, warm, fresh if change == 1 or self.inputs is not None else change * fresh)
-            then = None if then is None else torch.where(known, then, fresh)
+            # all of a first input is new, so that the first pass is linear in it, as its backward pass is
+            warm = torch.where(known[:num_targets], warm, change * fresh[:num_targets])
+            then = None if then is None else torch.where(known[:num_targets], then, 0)
+        if len(fresh) > num_targets:
+            below = self.warm.halo(fresh[num_targets:], stored[num_targets : len(fresh)])
+            if known is not None:
+                below = torch.where(known[num_targets:], below, fresh[num_targets:])
+            warm = torch.cat((warm, below))
+            then = None if then is None else torch.cat((then, fresh[num_targets:]))
         if len(fresh) == len(nodes):
             return Start(warm, then)
         # a read gives a copy, so the halo below can stay where it is
