@@ -58,6 +58,12 @@ class Batch:
     whole: bool = False  # whether this is the whole graph, which no matrix of a part can tell
     lasting: bool = False  # whether the loader gives this very batch again, so that a step on it can be replayed
     labelled: Labelled | None = None  # where a pass takes one step more
+    transposed: Sequence[Adjacency] | None = None  # matrices of the backward pass, where `adjs` are not symmetric
+
+    @property
+    def backward_adjs(self) -> Sequence[Adjacency]:
+        """The matrices that a gradient is multiplied by."""
+        return self.adjs if self.transposed is None else self.transposed
 
     @property
     def targets(self) -> Tensor:
@@ -102,11 +108,11 @@ class Batch:
     def tensors(self) -> Iterator[Tensor]:
         """All that a batch is made of."""
         last = () if self.labelled is None else (self.labelled.rows, self.labelled.adj, self.labelled.transposed)
-        for part in (self.x, self.y, self.weight, self.nodes, *self.adjs, *last):
+        for part in (self.x, self.y, self.weight, self.nodes, *self.adjs, *(self.transposed or ()), *last):
             yield from _tensors(part)
 
     def _map(self, move: Callable[[Any], Any]) -> "Batch":
-        moved = {id(adj): move(adj) for adj in self.adjs}
+        moved = {id(adj): move(adj) for adj in (*self.adjs, *(self.transposed or ()))}
         return replace(
             self,
             x=move(self.x),
@@ -115,6 +121,7 @@ class Batch:
             nodes=move(self.nodes),
             adjs=[moved[id(adj)] for adj in self.adjs],
             labelled=None if self.labelled is None else self.labelled.map(move),
+            transposed=None if self.transposed is None else [moved[id(adj)] for adj in self.transposed],
         )
 
     def __repr__(self) -> str:

@@ -268,7 +268,7 @@ def _propagate(x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagat
 class _Propagate(Function):
     @staticmethod
     def forward(ctx: Any, x_in: Tensor, batch: Batch, prop: ExactPropagation | LazyPropagation) -> Tensor:
-        x = _pass(x_in, batch, prop, prop.features, batch.labelled)
+        x = _pass(x_in, batch, prop, prop.features, batch.adjs, batch.labelled)
         ctx.batch, ctx.prop, ctx.num_fresh = batch, prop, len(x_in)
         return x[: batch.num_targets]
 
@@ -278,7 +278,7 @@ class _Propagate(Function):
         batch, prop = ctx.batch, ctx.prop
         grad = pad_rows(grad.contiguous(), ctx.num_fresh)  # the halo has no loss
         if batch.labelled is None:
-            g = _pass(grad, batch, prop, prop.gradients)
+            g = _pass(grad, batch, prop, prop.gradients, batch.backward_adjs)
         else:
             g = _pass_from_labels(grad, batch, batch.labelled, prop)
         prop.see_gradient(grad, g, batch)
@@ -290,6 +290,7 @@ def _pass(
     batch: Batch,
     prop: ExactPropagation | LazyPropagation,
     history: History,
+    adjs: Sequence[Adjacency],
     labelled: Labelled | None = None,
 ) -> Tensor:
     """Eqs. (16)-(18) with the features and their history, Eqs. (19)-(21) with the gradients and theirs.
@@ -303,8 +304,8 @@ def _pass(
             check_num_nodes(history.values.num_rows, len(nodes))
     with_then = not response.is_plain
     x, then = history.start(nodes, batch.num_targets, fresh, response.start, with_then=with_then)  # Eqs. (16), (19)
-    shares = response.sources[: len(batch.adjs)]
-    x = ops.run_steps(batch.adjs, x, fresh, prop.alpha, shares=shares, past=then)  # Eqs. (17), (20)
+    shares = response.sources[: len(adjs)]
+    x = ops.run_steps(adjs, x, fresh, prop.alpha, shares=shares, past=then)  # Eqs. (17), (20)
     history.push(batch.targets, x, fresh)  # Eqs. (18), (21)
     if labelled is None:
         return x

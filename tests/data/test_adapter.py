@@ -9,7 +9,10 @@ from torch_geometric.data import Data
 from lazygnn.data import ClusterLoader, from_pyg_batch
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
+from lazygnn.history import open_history
 from lazygnn.models.decoupled import LazyGNN
+from lazygnn.propagation import LazyPropagation
+from lazygnn.warmstart import Drift
 
 
 def edges_of(graph: Graph) -> Tensor:
@@ -131,6 +134,39 @@ def test_feeds_lazygnn(block_graph: Graph) -> None:
             optimizer.step()
             losses.append(float(loss.detach()))
     assert sum(losses[-4:]) < 0.7 * sum(losses[:4])
+
+
+@pytest.mark.parametrize("rescale", [False, True])
+def test_the_gradient_of_a_sample_is_that_of_its_steps(block_graph: Graph, rescale: bool) -> None:
+    """A sample is not symmetric; its gradient against autograd through the dense steps, histories held constant."""
+    graph, alpha = block_graph.to(torch.float64), 0.1
+    batch = from_pyg_batch(neighbour_form(graph, list(range(20)), 3, 0), graph, 2, rescale=rescale)
+    square = batch.adjs[0].to_dense()[:, :20]
+    assert float((square - square.T).norm()) > 0.1
+    features = open_history(60, 3, Drift(), dtype=torch.float64, compute_dtype=torch.float64)
+    prop = LazyPropagation(alpha, features)
+    stored, fresh = (
+        torch.randn(60, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(s)) for s in (0, 1)
+    )
+    features.push(torch.arange(60), stored, fresh)
+    x_in, grad = stored[:20].clone().requires_grad_(), fresh[:20]
+    out = prop(x_in, batch)
+    out.backward(grad)
+    leaf = x_in.detach().clone().requires_grad_()
+    x = stored[batch.targets] + leaf - fresh[batch.targets]
+    for _ in range(2):
+        halo = stored[batch.nodes[20:]]
+        x = (1 - alpha) * batch.adjs[0].to_dense() @ torch.cat((x, halo)) + alpha * leaf
+    torch.testing.assert_close(out, x, rtol=0, atol=1e-12)
+    x.backward(grad)
+    torch.testing.assert_close(x_in.grad, leaf.grad, rtol=0, atol=1e-12)
+
+
+def test_a_symmetric_sample_is_its_own_transpose(block_graph: Graph) -> None:
+    batch = from_pyg_batch(neighbour_form(block_graph, SEEDS, 60, 0), block_graph, 2)
+    assert len(batch.backward_adjs) == 2
+    torch.testing.assert_close(batch.backward_adjs[0].to_dense(), batch.adjs[0].to_dense())
+    assert batch.to(torch.device("cpu")).backward_adjs[0] is batch.backward_adjs[0]
 
 
 def bad(**fields: Any) -> Any:

@@ -19,7 +19,8 @@ def from_pyg_batch(data: Any, graph: Graph, num_layers: int, *, rescale: bool = 
     """Takes a mini-batch in the form of PyG's `NeighborLoader` or `ClusterLoader`.
 
     The first `data.batch_size` nodes are the targets, or all where there is no such field. Of the edges, those into
-    targets count; nodes that none of them leaves are dropped. Values and self-loops are those of the whole graph.
+    targets count; nodes that none of them leaves are dropped. Values and self-loops are those of the whole graph. A
+    sample need not hold an edge in both directions, so the backward pass multiplies by the transpose.
 
     Args:
         data: With `edge_index`, [2, edges] of local indices, source above target, and `n_id`, the nodes' numbers in
@@ -43,13 +44,15 @@ def from_pyg_batch(data: Any, graph: Graph, num_layers: int, *, rescale: bool = 
     nodes, place = n_id[used], used.cumsum(0) - 1
     targets = nodes[:num_targets]
     x = getattr(data, "x", None)
+    adj = _sampled_matrix(graph.adj, nodes, num_targets, edges[1], place[edges[0]], rescale)
     return Batch(
         x=select_rows(graph.x, targets) if x is None else x[:num_targets].to(graph.device),
         y=graph.y[targets],
         weight=loss_weight(graph, num_batches)[targets],
         nodes=nodes,
         num_targets=num_targets,
-        adjs=[_sampled_matrix(graph.adj, nodes, num_targets, edges[1], place[edges[0]], rescale)] * num_layers,
+        adjs=[adj] * num_layers,
+        transposed=[_transposed_among_targets(adj)] * num_layers,
     )
 
 
@@ -71,6 +74,19 @@ def _sampled_matrix(
     row, col, scale = row[order], col[order], torch.cat((scale, scale.new_ones(num_targets)))[order]
     value = scale * _entries(whole, row, nodes[col])
     return Adjacency.from_sorted(row, col, value, (num_targets, len(nodes)))
+
+
+def _transposed_among_targets(adj: Adjacency) -> Adjacency:
+    """The matrix with its square of targets transposed, [T, V].
+
+    Edges into the halo were not drawn. Stored gradients of the halo come over the edges that were drawn the other way,
+    since the matrix of the whole graph is symmetric.
+    """
+    row, col = adj.row_index(), adj.col.long()
+    inner = col < adj.num_rows
+    row, col = torch.where(inner, col, row), torch.where(inner, row, col)
+    order = (row * adj.num_cols + col).argsort()
+    return Adjacency.from_sorted(row[order], col[order], adj.value[order], adj.shape)
 
 
 def _entries(matrix: Adjacency, row: Tensor, col: Tensor) -> Tensor:
