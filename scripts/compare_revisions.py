@@ -1,0 +1,150 @@
+"""Proves that a refactoring changes no result: trains short seeded runs with two revisions and compares every bit.
+
+    python scripts/compare_revisions.py REVISION
+
+Trains every method with the source of `REVISION`, checked out beside the working tree, and with the working tree. Every
+tensor of `best.safetensors` and every byte of the predictions must be equal. Runs of `REVISION` must also be evaluated
+and predicted with by the working tree. Names that changed in between are given in `OPTIONS` and `TENSORS`.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+ROOT = Path(__file__).parents[1]
+# names of options and of weights that changed: before -> after
+OPTIONS: dict[str, str] = {}
+TENSORS: dict[str, str] = {}
+
+SHORT = {"epochs": 6, "eval_every": 2, "diagnose_every": 3}
+PARTS = SHORT | {"num_parts": 6, "parts_per_batch": 2, "partition": "random"}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "mlp": ("mlp", SHORT),
+    "appnp": ("appnp", SHORT),
+    "lazygnn": ("lazygnn", SHORT),
+    "lazygnn-plain": ("lazygnn", SHORT | {"response": "plain", "label_step": False, "norm": "batch"}),
+    "lazygnn-parts": ("lazygnn", PARTS | {"norm": "batch", "mlp_layers": 3}),
+    "lazygnn-host": ("lazygnn", PARTS | {"history": "host", "history_dtype": "bfloat16", "features": "host"}),
+    "lazygnn-disk": ("lazygnn", PARTS | {"history": "disk", "history_dtype": "int8", "eval_storage": "disk"}),
+    "lazygnn-halo-gradients": ("lazygnn", PARTS | {"halo_gradients": True}),
+    "lazygnn-paper-halo": ("lazygnn", PARTS | {"halo": "paper", "gamma": 0.5, "prop_channels": 8}),
+    "lazygnn-bfloat16": ("lazygnn", PARTS | {"precision": "bfloat16", "history_dtype": "float16"}),
+    "lazygnn-paper": ("lazygnn-paper", PARTS),
+    "lazygnn-paper-full": ("lazygnn-paper", SHORT | {"eval_layers": 7}),
+    "gcn": ("gcn", SHORT | {"norm": "layer"}),
+    "gcnii": ("gcnii", SHORT | {"norm": "batch", "shared_weights": False}),
+    "gcn-gas": ("gcn-gas", PARTS | {"norm": "batch"}),
+    "gcnii-gas": ("gcnii-gas", PARTS | {"num_layers": 4}),
+    "appnp-gas": ("appnp-gas", PARTS | {"num_layers": 4}),
+    "graphsage": ("graphsage", SHORT | {"batch_size": 100, "fanout": [3, 5], "norm": "batch"}),
+    "cluster-gcn": ("cluster-gcn", PARTS | {"diag_lambda": 0.5}),
+    "sgc": ("sgc", SHORT | {"batch_size": 100}),
+    "sign": ("sign", SHORT | {"mlp_layers": 2, "input_dropout": 0.1, "norm": "batch", "normalize_features": True}),
+    "label-propagation": ("label-propagation", {"feature_neighbors": 3, "feature_hops": 1, "class_mass": True}),
+}
+DRIVER = """
+import json, sys
+import torch
+from lazygnn.cli import app
+torch.set_num_threads(1)
+for arguments in json.load(open(sys.argv[1])):
+    app(arguments, standalone_mode=False)
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("revision", help="what the working tree is compared with")
+    revision = parser.parse_args().revision
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        graph = folder / "graph.npz"
+        write_graph(graph)
+        earlier = folder / "earlier"
+        subprocess.run(["git", "-C", ROOT, "worktree", "add", "--quiet", "--detach", earlier, revision], check=True)
+        try:
+            run(earlier, folder, [train(case, graph, folder / "before", {}) for case in CASES])
+            run(earlier, folder, [predict(case, folder, "before", "before") for case in CASES])
+        finally:
+            subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", earlier], check=True)
+        run(ROOT, folder, [train(case, graph, folder / "after", OPTIONS) for case in CASES])
+        run(ROOT, folder, [predict(case, folder, "after", "after") for case in CASES])
+        run(ROOT, folder, [["evaluate", str(folder / "before" / case), "--device", "cpu"] for case in CASES])
+        run(ROOT, folder, [predict(case, folder, "before", "before-read-after") for case in CASES])
+        failed = [case for case in CASES if not is_same(case, folder)]
+    print(f"{len(CASES) - len(failed)} passed, {len(failed)} failed")
+    sys.exit(bool(failed))
+
+
+def write_graph(path: Path) -> None:
+    """A graph of 600 nodes in five blocks, with sparse features."""
+    rng = np.random.default_rng(0)
+    num_nodes, num_classes, num_features = 600, 5, 40
+    y = rng.integers(0, num_classes, num_nodes)
+    likely = np.where(y[:, None] == y[None, :], 0.02, 0.002)
+    upper = np.triu(rng.random((num_nodes, num_nodes)) < likely, k=1)
+    x = rng.random((num_nodes, num_features)) < 0.05 + 0.1 * (np.arange(num_features) % num_classes == y[:, None])
+    indptr = np.concatenate(([0], x.sum(axis=1).cumsum()))
+    order = rng.permutation(num_nodes)
+    np.savez(
+        path,
+        edge_index=np.stack((upper | upper.T).nonzero()),
+        x_indptr=indptr,
+        x_indices=x.nonzero()[1],
+        x_data=rng.random(indptr[-1]).astype(np.float32),
+        x_shape=np.array(x.shape),
+        y=y,
+        train_mask=order < 300,
+        val_mask=(order >= 300) & (order < 450),
+        test_mask=order >= 450,
+    )
+
+
+def train(case: str, graph: Path, out: Path, renamed: dict[str, str]) -> list[str]:
+    """The arguments of a training."""
+    method, options = CASES[case]
+    settings = [
+        argument
+        for name, value in options.items()
+        for argument in ("--set", f"{renamed.get(name, name)}={json.dumps(value)}")
+    ]
+    return ["train", method, str(graph), "--out", str(out / case), "--device", "cpu", "--quiet", *settings]
+
+
+def predict(case: str, folder: Path, runs: str, out: str) -> list[str]:
+    """The arguments of a prediction."""
+    return ["predict", str(folder / runs / case), "--out", str(folder / f"{out}-{case}.csv"), "--device", "cpu"]
+
+
+def run(tree: Path, folder: Path, commands: list[list[str]]) -> None:
+    """Runs commands of `lazygnn` in one process, with the source of a tree."""
+    script = folder / "commands.json"
+    script.write_text(json.dumps(commands))
+    environment = os.environ | {"PYTHONPATH": str(tree / "src"), "LAZYGNN_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-c", DRIVER, str(script)]
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, cwd=folder)
+
+
+def is_same(case: str, folder: Path) -> bool:
+    """Compares what two revisions made of a case, and says what differs."""
+    before, after = (load_file(folder / side / case / "best.safetensors") for side in ("before", "after"))
+    before = {TENSORS.get(name, name): value for name, value in before.items()}
+    differing = [name for name in before.keys() & after.keys() if not torch.equal(before[name], after[name])]
+    differing += sorted(before.keys() ^ after.keys())
+    tables = [(folder / f"{side}-{case}.csv").read_bytes() for side in ("before", "after", "before-read-after")]
+    same = not differing and tables[0] == tables[1] == tables[2]
+    print(f"{case:24} {'same' if same else 'DIFFERENT'}: {len(before)} tensors, {len(tables[0])} bytes", *differing)
+    return same
+
+
+if __name__ == "__main__":
+    main()
