@@ -13,10 +13,10 @@ from torch import Tensor
 from benchmarks.kernels import kernels
 from benchmarks.pyg import PygAPPNP
 from lazygnn.batch import Loader
+from lazygnn.fixed_point import solve
 from lazygnn.graph import Graph
 from lazygnn.models import Decoupled
 from lazygnn.propagation import diffuse
-from lazygnn.solve import solve
 
 # with so large a weight of the input a few passes reach the fixed point
 ALPHA = 0.5

@@ -10,11 +10,11 @@ from pathlib import Path
 import torch
 
 from benchmarks.blocks import Blocks, distinct, normalized
-from lazygnn.data import load_graph, partition
+from lazygnn.data import load_graph
 from lazygnn.data.datasets import data_root
-from lazygnn.data.partition import default_cache, equal_slices
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
+from lazygnn.partitioning import default_cache, equal_slices, partition
 from lazygnn.task import Task
 
 # length of the class means, against normal noise of variance 1 in every feature

@@ -8,8 +8,8 @@ from rich.table import Table
 from lazygnn import workflow
 from lazygnn.data import load_graph
 from lazygnn.methods import resolve
-from lazygnn.training.plot import plot_curves
-from lazygnn.training.run import CURVES, Run
+from lazygnn.run.curves import plot_curves
+from lazygnn.run.folder import CURVES, Run
 
 DATASET = "wordnet-small"
 METHODS = {

@@ -19,7 +19,7 @@ from experiments.provenance import provenance
 from lazygnn import workflow
 from lazygnn.config import Config
 from lazygnn.methods import method_options
-from lazygnn.training.run import Run
+from lazygnn.run.folder import Run
 
 RESULTS = Path(__file__).parent / "results"
 

@@ -31,7 +31,7 @@ from experiments.spectrum import (
     steps_from_input,
 )
 from lazygnn.data import load_graph
-from lazygnn.response import fit_response
+from lazygnn.propagation.response import fit_response
 
 Array = np.ndarray
 Ratio = tuple[Array, Array]  # of polynomials, highest power first

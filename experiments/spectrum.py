@@ -15,7 +15,7 @@ from experiments.grid import markdown
 from lazygnn import ops
 from lazygnn.data import load_graph
 from lazygnn.ops import Adjacency
-from lazygnn.response import Response, fit_response
+from lazygnn.propagation.response import Response, fit_response
 
 PICTURE = Path("docs") / "images" / "staleness-modes.png"
 DATASETS = ("arxiv", "wordnet", "cora", "pubmed", "amazon_computers", "coauthor_cs")
@@ -103,7 +103,7 @@ def drift(beta: float, num_layers: int) -> Scheme:
 
 
 def fitted(response: Response, beta: float) -> Scheme:
-    """A drift and a little mix whose answer to a change is fitted to the graph (`lazygnn.response`)."""
+    """A drift and a little mix whose answer to a change is fitted to the graph (`lazygnn.propagation.response`)."""
     coefficients, num_layers = response.polynomial(ALPHA), len(response.sources)
 
     def fresh(z: Array) -> Array:

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from lazygnn.batch import Batch, loss_weight
-from lazygnn.data import ClusterLoader, FullLoader
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
+from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.ops import Csr, to_be_replayed
 
 

@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazygnn import inference, workflow
 from lazygnn import propagation as propagation_module
-from lazygnn import workflow
 from lazygnn.data.synthetic import block_graph
+from lazygnn.fixed_point import solve
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory
+from lazygnn.inference import by_columns
 from lazygnn.methods import build_model, resolve
 from lazygnn.methods.base import Place
-from lazygnn.models import blocks
-from lazygnn.propagation import LazyPropagation, by_columns
-from lazygnn.solve import solve
+from lazygnn.propagation import LazyPropagation
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def test_blocks_of_columns_and_nodes_change_nothing_but_rounding(
 ) -> None:
     whole = outputs(graph, tmp_path)
     monkeypatch.setattr(propagation_module, "INFERENCE_BYTES", 5 * 400 * 4 * 2)
-    monkeypatch.setattr(blocks, "INFERENCE_ROWS", 37)
+    monkeypatch.setattr(inference, "INFERENCE_ROWS", 37)
     torch.testing.assert_close(outputs(graph, tmp_path), whole, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(outputs(graph, tmp_path, eval_storage="disk"), whole, rtol=1e-4, atol=1e-5)
 
@@ -76,7 +76,7 @@ def test_the_input_is_left_alone_unless_given_away(graph: Graph, monkeypatch: py
 
 def test_the_error_of_the_stored_solution_is_measured(graph: Graph) -> None:
     from lazygnn.history import open_history
-    from lazygnn.warmstart import Drift, Mix
+    from lazygnn.history.warmstart import Drift, Mix
 
     inputs = torch.randn(400, 7)
     solution = solve(graph.adj, inputs, 0.1, tolerance=1e-6).x

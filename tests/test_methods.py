@@ -11,6 +11,7 @@ from lazygnn.config import Config, TrainerOptions, read_toml
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory, StoredHistory
+from lazygnn.history.warmstart import Drift, Mix
 from lazygnn.methods import (
     METHODS,
     Built,
@@ -28,9 +29,8 @@ from lazygnn.methods import (
 )
 from lazygnn.methods.base import Cut
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, diffuse
-from lazygnn.response import fit_response
+from lazygnn.propagation.response import fit_response
 from lazygnn.training import Trainer
-from lazygnn.warmstart import Drift, Mix
 
 RECIPES = sorted(str(file.name) for file in (resources.files("lazygnn") / "recipes").iterdir())
 TABLES = [(method, name) for method in METHODS for name in ["default", *recipe_names(method)]]

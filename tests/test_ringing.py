@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lazygnn.graph import Graph
-from lazygnn.response import Response, fit_response
+from lazygnn.propagation.response import Response, fit_response
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import torch
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import open_history
+from lazygnn.history.warmstart import Drift, Mix, WarmStart
 from lazygnn.propagation import LazyPropagation
-from lazygnn.response import Response, fit_response
-from lazygnn.warmstart import Drift, Mix, WarmStart
+from lazygnn.propagation.response import Response, fit_response
 
 N = 60
 

@@ -14,8 +14,8 @@ from lazygnn.data.folder import save_folder
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, resolve
-from lazygnn.training.run import Run
-from lazygnn.training.saving import Saver
+from lazygnn.run.folder import Run
+from lazygnn.run.saving import Saver
 
 Arrays = dict[str, Any]
 KEYS = ["method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"]

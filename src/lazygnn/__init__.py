@@ -2,18 +2,20 @@
 
 from lazygnn.batch import Batch
 from lazygnn.config import Config
-from lazygnn.data import ClusterLoader, FullLoader, load_graph, partition
+from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
+from lazygnn.fixed_point import solve
 from lazygnn.graph import Graph
 from lazygnn.history import History, open_history
+from lazygnn.history.warmstart import Drift, Mix
+from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods import build, resolve
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.ops import Csr
+from lazygnn.partitioning import partition
 from lazygnn.propagation import LazyPropagation, diffuse
-from lazygnn.response import Response, fit_response
-from lazygnn.solve import solve
+from lazygnn.propagation.response import Response, fit_response
 from lazygnn.training import Trainer, evaluate, infer
-from lazygnn.warmstart import Drift, Mix
 
 __version__ = "0.1.0"
 __all__ = [

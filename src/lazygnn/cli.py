@@ -20,14 +20,14 @@ from lazygnn import workflow
 from lazygnn.config import Options, TrainerOptions, allowed, parse_assignments, read_options
 from lazygnn.data.datasets import EMBEDDED, find_graph, unknown_dataset
 from lazygnn.data.download import SOURCES
-from lazygnn.data.partition import PartitionMethod
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.history import HistoryFileError
 from lazygnn.methods import METHODS, find_method, methods_with, recipe, recipe_for, recipe_names, resolve
 from lazygnn.ops import describe_kernels
+from lazygnn.partitioning import PartitionMethod
+from lazygnn.run.folder import Run
+from lazygnn.run.saving import Interrupted
 from lazygnn.training.predict import check_format, prediction_table, write_table
-from lazygnn.training.run import Run
-from lazygnn.training.saving import Interrupted
 
 
 class Commands(TyperGroup):

@@ -15,18 +15,18 @@ from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.data.datasets import EMBEDDED, data_root
 from lazygnn.data.folder import HEADER, save_folder
-from lazygnn.data.partition import PartitionMethod, default_cache, describe, partition
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import Place, build, build_model, method_options, place_graph
 from lazygnn.model import Model
+from lazygnn.partitioning import PartitionMethod, default_cache, describe, partition
+from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.curves import plot_curves
+from lazygnn.run.folder import CHECKPOINTS, CURVES, HISTORIES, Run, peak_memory_mib
+from lazygnn.run.progress import EpochProgress
+from lazygnn.run.saving import Saver
 from lazygnn.training import EpochReport, Trainer, evaluate, infer
-from lazygnn.training.checkpoint import CheckpointFolder
 from lazygnn.training.metrics import find_metric
-from lazygnn.training.plot import plot_curves
-from lazygnn.training.progress import EpochProgress
-from lazygnn.training.run import CHECKPOINTS, CURVES, HISTORIES, Run, peak_memory_mib
-from lazygnn.training.saving import Saver
 
 logger = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lazygnn.data import load_graph
-from lazygnn.data.partition import equal_slices, partition
 from lazygnn.data.synthetic import block_graph, write_block_folder
 from lazygnn.graph import Graph
+from lazygnn.partitioning import equal_slices, partition
 
 SMALL: dict[str, Any] = {"degree": 8.0, "in_channels": 6, "num_classes": 4}
 

@@ -15,7 +15,7 @@ from lazygnn.history import Store, StoredHistory, open_history
 from lazygnn.history.codec import Codec, Parts
 from lazygnn.history.host import HostStore
 from lazygnn.history.transfer import Transfer, Wait
-from lazygnn.warmstart import WarmStart
+from lazygnn.history.warmstart import WarmStart
 
 OpenHistory = Callable[..., StoredHistory]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lazygnn.history import NoHistory, StoredHistory, pad_rows
 from lazygnn.history.codec import DTYPES
-from lazygnn.warmstart import Drift, Mix
+from lazygnn.history.warmstart import Drift, Mix
 
 OpenHistory = Callable[..., StoredHistory]
 # a row of one channel is exact in int8 up to the rounding of its scale; the others hold small whole numbers exactly

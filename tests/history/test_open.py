@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from lazygnn.history import NoHistory, named_histories, open_history
-from lazygnn.warmstart import Drift, Mix, WarmStart
+from lazygnn.history.warmstart import Drift, Mix, WarmStart
 
 PRODUCTS = (2_449_029, 47)
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lazygnn.history import StoredHistory, Tier, open_history
 from lazygnn.history.pinned import PinnedStore, map_pinned
-from lazygnn.training.checkpoint import CheckpointFolder
-from lazygnn.warmstart import Drift, Mix
+from lazygnn.history.warmstart import Drift, Mix
+from lazygnn.run.checkpoint import CheckpointFolder
 
 pytestmark = [
     pytest.mark.gpu,

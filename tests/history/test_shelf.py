@@ -16,7 +16,7 @@ from lazygnn.history import shelf as shelves
 from lazygnn.history.codec import Codec
 from lazygnn.history.pinned import PinnedStore
 from lazygnn.history.shelf import Shelf
-from lazygnn.warmstart import Drift, Mix, WarmStart
+from lazygnn.history.warmstart import Drift, Mix, WarmStart
 
 DTYPES = [torch.float32, torch.bfloat16, torch.int8]
 STARTS = [Drift(0.1), Mix(0.4), Mix(1.0)]

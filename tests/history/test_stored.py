@@ -9,7 +9,7 @@ from torch import Tensor
 from lazygnn.history import StoredHistory, open_history
 from lazygnn.history.codec import Codec
 from lazygnn.history.device import DeviceStore
-from lazygnn.warmstart import Drift, Mix
+from lazygnn.history.warmstart import Drift, Mix
 
 OpenHistory = Callable[..., StoredHistory]
 

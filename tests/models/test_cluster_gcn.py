@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch
-from lazygnn.data import ClusterLoader, FullLoader
 from lazygnn.graph import Graph
+from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.models.cluster_gcn import ClusterGCN
 from lazygnn.models.gcn import GCN, GCNLayer
 

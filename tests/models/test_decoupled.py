@@ -3,20 +3,21 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazygnn import inference
 from lazygnn.batch import Batch
-from lazygnn.data import ClusterLoader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, Start, StoredHistory
+from lazygnn.history.warmstart import Mix
+from lazygnn.loader import ClusterLoader
 from lazygnn.methods import build, resolve
-from lazygnn.models import MLP, Decoupled, blocks
+from lazygnn.models import MLP, Decoupled
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.models.layers import Linear, NormKind
 from lazygnn.ops import Csr
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
-from lazygnn.response import fit_response
+from lazygnn.propagation.response import fit_response
 from lazygnn.training import evaluate
-from lazygnn.warmstart import Mix
 
 
 class Untouchable(History):
@@ -82,7 +83,7 @@ def test_inference_in_blocks_is_inference_in_one_go(
     whole = model.infer(graph)
     seen: list[int] = []
     model.transform.register_forward_hook(lambda _module, inputs, _out: seen.append(len(inputs[0])))
-    monkeypatch.setattr(blocks, "INFERENCE_ROWS", rows)
+    monkeypatch.setattr(inference, "INFERENCE_ROWS", rows)
     torch.testing.assert_close(model.infer(graph), whole, rtol=0, atol=1e-6)
     assert max(seen) == rows
     assert sum(seen) == 60

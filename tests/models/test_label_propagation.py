@@ -9,14 +9,15 @@ import torch
 from torch.nn import functional as F
 
 from lazygnn import workflow
-from lazygnn.data import FullLoader, load_graph
-from lazygnn.data.similar import link_similar
+from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
+from lazygnn.loader import FullLoader
 from lazygnn.methods import resolve
 from lazygnn.models import smooth_features
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.task import Task
+from lazygnn.transforms import link_similar
 
 
 def closed_form(graph: Graph, y: torch.Tensor, alpha: float) -> torch.Tensor:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazygnn.data import RowLoader
 from lazygnn.graph import Graph
+from lazygnn.loader import RowLoader
 from lazygnn.models import precomputed
 from lazygnn.models.layers import Linear
 from lazygnn.models.precomputed import SGC, SIGN, smooth_features, stack_features

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
 from lazygnn.batch import Batch
-from lazygnn.data import FullLoader, NeighborLoader
 from lazygnn.graph import Graph
+from lazygnn.loader import FullLoader, NeighborLoader
 from lazygnn.models.sage import SAGE, SAGELayer, mean_of_neighbours
 from lazygnn.ops import Csr
 

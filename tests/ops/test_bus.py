@@ -17,8 +17,8 @@ from lazygnn import ops
 from lazygnn.history import StoredHistory, open_history
 from lazygnn.history.codec import Codec
 from lazygnn.history.pinned import PinnedStore
+from lazygnn.history.warmstart import Drift, Mix, WarmStart
 from lazygnn.ops import reference
-from lazygnn.warmstart import Drift, Mix, WarmStart
 
 pytest.importorskip("triton")
 

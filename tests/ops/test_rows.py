@@ -18,9 +18,9 @@ from lazygnn import ops
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
+from lazygnn.history.warmstart import Blend, Drift, Mix, WarmStart
 from lazygnn.propagation import LazyPropagation
-from lazygnn.response import Response
-from lazygnn.warmstart import Blend, Drift, Mix, WarmStart
+from lazygnn.propagation.response import Response
 
 pytest.importorskip("triton")
 

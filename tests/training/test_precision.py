@@ -12,9 +12,9 @@ from torch import Tensor
 from lazygnn import LazyGNN
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
-from lazygnn.data import FullLoader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
+from lazygnn.loader import FullLoader
 from lazygnn.methods import METHODS, build, resolve
 from lazygnn.model import Model
 from lazygnn.ops import Csr

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
-from lazygnn.data import ClusterLoader, FullLoader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
+from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods import METHODS, build, resolve
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.decoupled import LazyGNN

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from lazygnn.batch import Batch
-from lazygnn.data.cluster import ClusterLoader
 from lazygnn.graph import Graph
+from lazygnn.loader.cluster import ClusterLoader
 from lazygnn.ops import Csr
 from lazygnn.training.upload import Uploads
 

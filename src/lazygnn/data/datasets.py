@@ -7,10 +7,10 @@ from pathlib import Path
 
 from lazygnn.data.download import SOURCES, download
 from lazygnn.data.folder import HEADER, load_folder
+from lazygnn.data.graphsaint import read_saint
 from lazygnn.data.npz import read_npz
 from lazygnn.data.ogb import read_ogb
 from lazygnn.data.planetoid import read_planetoid
-from lazygnn.data.saint import read_saint
 from lazygnn.errors import GraphError, wrong_type
 from lazygnn.graph import Graph
 

@@ -15,9 +15,9 @@ import numpy as np
 import torch
 
 from lazygnn.data.folder import ArrayWriter, Header, mask_name, staged_folder, write_header
-from lazygnn.data.partition import equal_slices
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Adjacency, index_dtype
+from lazygnn.partitioning import equal_slices
 from lazygnn.task import Task
 
 _SHARES = (0.6, 0.2, 0.2)

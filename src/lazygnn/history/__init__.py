@@ -17,7 +17,7 @@ from lazygnn.history.host import HostStore
 from lazygnn.history.pinned import PinnedStore, map_pinned
 from lazygnn.history.stored import StoredHistory
 from lazygnn.history.transfer import CudaTransfer
-from lazygnn.warmstart import WarmStart
+from lazygnn.history.warmstart import WarmStart
 
 __all__ = [
     "History",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lazygnn import ops
 from lazygnn.history.base import History, Start, Store, check_state
-from lazygnn.warmstart import WarmStart
+from lazygnn.history.warmstart import WarmStart
 
 
 class StoredHistory(History):

@@ -11,7 +11,6 @@ import torch
 
 from lazygnn.batch import Loader
 from lazygnn.config import Config, TrainerOptions, check_options, nearest, read_toml, split_options
-from lazygnn.data import partition
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import ClusterOptions, Cut, HistoryOptions, Method, MethodOptions, Place
@@ -21,6 +20,7 @@ from lazygnn.methods.precomputed import LABEL_PROPAGATION, SGC_ROWS, SIGN_ROWS
 from lazygnn.methods.sampled import CLUSTER_GCN, GRAPHSAGE
 from lazygnn.model import Model
 from lazygnn.models import MLP
+from lazygnn.partitioning import partition
 
 __all__ = [
     "METHODS",

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from lazygnn.batch import Loader
 from lazygnn.config import Options
-from lazygnn.data import ClusterLoader, FullLoader
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
+from lazygnn.history.warmstart import WarmStart
+from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.model import Model
-from lazygnn.warmstart import WarmStart
 
 
 class MethodOptions(Options):

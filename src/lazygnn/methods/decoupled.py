@@ -9,13 +9,13 @@ from lazygnn.batch import Loader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, NoHistory
+from lazygnn.history.warmstart import Drift, Mix, WarmStart
 from lazygnn.methods.base import ClusterOptions, Cut, HistoryOptions, Method, MethodOptions, Place, make_loader
 from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.layers import Linear
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, Propagation
-from lazygnn.response import fit_response, level_for
-from lazygnn.warmstart import Drift, Mix, WarmStart
+from lazygnn.propagation.response import fit_response, level_for
 
 
 class MLPOptions(MethodOptions):

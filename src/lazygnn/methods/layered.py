@@ -8,11 +8,11 @@ from pydantic import Field
 from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.history import History
+from lazygnn.history.warmstart import Mix
 from lazygnn.methods.base import ClusterOptions, Cut, HistoryOptions, Method, MethodOptions, Place, make_loader
 from lazygnn.methods.decoupled import APPNPOptions, channels_of, transform_and
 from lazygnn.model import Model
 from lazygnn.models import GCN, GCNII, HistoricalPropagation
-from lazygnn.warmstart import Mix
 
 
 class GCNOptions(MethodOptions):

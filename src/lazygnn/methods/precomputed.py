@@ -6,12 +6,12 @@ from typing import Literal
 from pydantic import Field
 
 from lazygnn.batch import Loader
-from lazygnn.data import FullLoader, RowLoader
-from lazygnn.data.similar import link_similar
 from lazygnn.graph import Graph
+from lazygnn.loader import FullLoader, RowLoader
 from lazygnn.methods.base import Cut, Method, MethodOptions, Place
 from lazygnn.model import Model
 from lazygnn.models import SGC, SIGN, LabelPropagation, smooth_features, stack_features
+from lazygnn.transforms import link_similar
 
 
 class SGCOptions(MethodOptions):

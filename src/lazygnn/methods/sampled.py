@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import Field, PositiveInt
 
 from lazygnn.batch import Loader
-from lazygnn.data import NeighborLoader
 from lazygnn.graph import Graph
+from lazygnn.loader import NeighborLoader
 from lazygnn.methods.base import ClusterOptions, Cut, Method, MethodOptions, Place, make_loader
 from lazygnn.methods.layered import GCNOptions
 from lazygnn.model import Model

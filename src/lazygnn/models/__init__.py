@@ -4,11 +4,11 @@ from lazygnn.models.cluster_gcn import ClusterGCN
 from lazygnn.models.decoupled import Decoupled
 from lazygnn.models.gcn import GCN
 from lazygnn.models.gcnii import GCNII
-from lazygnn.models.historical import HistoricalPropagation
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
 from lazygnn.models.precomputed import SGC, SIGN, smooth_features, stack_features
 from lazygnn.models.sage import SAGE
+from lazygnn.propagation.historical import HistoricalPropagation
 
 __all__ = [
     "GCN",

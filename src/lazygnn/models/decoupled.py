@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch, check_batch
 from lazygnn.graph import Graph
 from lazygnn.history import map_files, open_history
+from lazygnn.history.warmstart import Drift, WarmStart
+from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model
-from lazygnn.models.blocks import by_rows, evaluating
 from lazygnn.models.layers import MLP, Linear
 from lazygnn.propagation import LazyPropagation, Propagation
-from lazygnn.response import Response
-from lazygnn.warmstart import Drift, WarmStart
+from lazygnn.propagation.response import Response
 
 DEFAULT_START = Drift(0.1)
 

@@ -16,12 +16,11 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import History
+from lazygnn.inference import by_columns, by_rows, evaluating
 from lazygnn.model import Model
-from lazygnn.models.blocks import by_rows, evaluating
 from lazygnn.models.layers import NormKind, drop, make_norm
-from lazygnn.models.layerwise import LayerMemory, layer_matrices
 from lazygnn.ops import Adjacency, Csr, aggregate, spmm
-from lazygnn.propagation import by_columns
+from lazygnn.propagation.layerwise import LayerMemory, layer_matrices
 
 
 class GCN(Model):

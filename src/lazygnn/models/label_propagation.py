@@ -5,10 +5,10 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError
+from lazygnn.fixed_point import check_alpha, solve
 from lazygnn.graph import Graph
+from lazygnn.inference import by_columns
 from lazygnn.model import Model
-from lazygnn.propagation import by_columns
-from lazygnn.solve import check_alpha, solve
 
 # weight of the training nodes' mean label beside what reaches a node: what a node gets that nothing reaches
 _PRIOR = 1e-9

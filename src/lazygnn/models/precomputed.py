@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from lazygnn import ops
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
+from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model
-from lazygnn.models.blocks import by_rows, evaluating
 from lazygnn.models.layers import MLP, Linear, NormKind, make_norm, relu_dropout
 from lazygnn.ops import Csr
 

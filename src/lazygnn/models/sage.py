@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
+from lazygnn.inference import evaluating
 from lazygnn.model import Model
-from lazygnn.models.blocks import evaluating
 from lazygnn.models.layers import Linear, NormKind, drop, make_norm, relu_dropout
-from lazygnn.models.layerwise import layer_matrices
 from lazygnn.ops import Adjacency, Csr, aggregate
+from lazygnn.propagation.layerwise import layer_matrices
 
 
 class SAGE(Model):

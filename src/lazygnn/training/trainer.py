@@ -22,10 +22,10 @@ from lazygnn.graph import Graph, check_graph, check_num_nodes
 from lazygnn.history import StoredHistory, named_histories
 from lazygnn.model import Model
 from lazygnn.ops import to_be_replayed
-from lazygnn.training.evaluate import evaluate
-from lazygnn.training.graphed import CudaCapture, GraphedStep
+from lazygnn.training.evaluation import evaluate
 from lazygnn.training.metrics import find_metric
 from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision, widened
+from lazygnn.training.replay import CudaCapture, GraphedStep
 from lazygnn.training.upload import Uploads
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,77 @@
+"""Inference in bounded memory: in blocks of rows, or a few columns at a time."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from lazygnn.ops import Csr
+
+# rows of the widest activation that inference holds at a time
+INFERENCE_ROWS = 65_536
+# device memory that inference may take for what it propagates
+INFERENCE_BYTES = 3 * 2**28
+
+Room = Callable[[tuple[int, int], torch.dtype], Tensor]
+
+
+def by_rows(
+    function: Callable[..., Tensor], device: torch.device, *parts: Tensor | Csr, room: Room | None = None
+) -> Tensor:
+    """Applies `function` to blocks of the rows of `parts` on `device`.
+
+    Args:
+        function: From rows of the parts to rows of the result.
+        device: Where it is computed.
+        parts: All with the same number of rows.
+        room: Makes the tensor of the result; by default it lies where the first part does.
+    """
+    num_rows, out = len(parts[0]), torch.empty(0)
+    for start in range(0, num_rows, INFERENCE_ROWS):
+        block = function(*[_rows(part, start, start + INFERENCE_ROWS).to(device) for part in parts])
+        if room is None and num_rows <= INFERENCE_ROWS:
+            return block.to(parts[0].device)
+        if start == 0:
+            shape = (num_rows, block.shape[1])
+            out = (
+                torch.empty(shape, dtype=block.dtype, device=parts[0].device)
+                if room is None
+                else room(shape, block.dtype)
+            )
+        out[start : start + INFERENCE_ROWS] = block
+    return out
+
+
+def by_columns(
+    propagate: Callable[[Tensor], Tensor], x: Tensor, device: torch.device, *, in_place: bool = False
+) -> Tensor:
+    """Applies `propagate` on `device` to as many columns at a time as `INFERENCE_BYTES` holds."""
+    # a solver holds five tensors of its input's size
+    width = max(INFERENCE_BYTES // (5 * max(len(x), 1) * x.element_size()), 1)
+    if width >= x.shape[1] and x.device == device and not in_place:
+        return propagate(x)
+    out = x if in_place else torch.empty_like(x)
+    for start in range(0, x.shape[1], width):
+        columns = slice(start, start + width)
+        out[:, columns] = propagate(x[:, columns].to(device).contiguous())
+    return out
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
+
+
+def _rows(x: Tensor | Csr, start: int, stop: int) -> Tensor | Csr:
+    if start == 0 and stop >= len(x):
+        return x
+    if isinstance(x, Csr):
+        return x.select(torch.arange(start, min(stop, len(x)), device=x.device))
+    return x[start:stop]

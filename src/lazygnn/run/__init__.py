@@ -1,0 +1,1 @@
+"""The run folder: configuration, log, checkpoints, weights and result of one training."""

@@ -1,0 +1,73 @@
+"""When a run is saved: every so many batches or minutes, and when the process is asked to stop."""
+
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from lazygnn.config import TrainerOptions
+from lazygnn.errors import CheckpointError
+from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.training.trainer import Trainer
+
+logger = logging.getLogger(__name__)
+
+
+class Interrupted(Exception):
+    """The process was asked to stop; the run is saved."""
+
+    def __init__(self, signum: int, run: Path) -> None:
+        name = signal.Signals(signum).name
+        super().__init__(f"stopped by {name}; the run is saved, go on with `lazygnn train --resume {run}`")
+        self.signum = signum
+
+
+class Saver:
+    """Called after every batch; saves when it is time and ends the training when a signal has come."""
+
+    def __init__(self, folder: CheckpointFolder, options: TrainerOptions) -> None:
+        self.folder, self.options = folder, options
+        self.signum: int | None = None
+        self._saved_at = time.monotonic()
+
+    def __call__(self, trainer: Trainer) -> None:
+        """Saves if it is due."""
+        every = self.options.checkpoint_every
+        due = every is not None and trainer.num_batches % every == 0
+        late = time.monotonic() - self._saved_at > 60 * self.options.checkpoint_minutes
+        if due or late or self.signum is not None:
+            self.save(trainer)
+        if self.signum is not None:
+            raise Interrupted(self.signum, self.folder.path.parent)
+
+    def save(self, trainer: Trainer) -> None:
+        """Writes a checkpoint; a disk that is full is a warning, since training itself can go on."""
+        try:
+            self.folder.save(trainer.num_batches, *trainer.checkpoint())
+        except CheckpointError as error:
+            logger.warning("no checkpoint was written: %s", error)
+        self._saved_at = time.monotonic()
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Takes SIGTERM and SIGINT as a wish to stop after the current batch; a second one stops at once."""
+
+        def wish(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+            self.signum = signum
+            signal.signal(signum, previous[signal.Signals(signum)])
+
+        previous = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            for signum in previous:
+                signal.signal(signum, wish)
+        except ValueError:
+            # signals belong to the main thread; elsewhere whoever owns the process saves
+            previous = {}
+        try:
+            yield
+        finally:
+            for signum, handler in previous.items():
+                signal.signal(signum, handler)

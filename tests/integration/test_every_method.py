@@ -1,0 +1,128 @@
+"""Every method, through what the commands do: it trains, stops and resumes bit for bit, evaluates and predicts."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lazygnn import workflow
+from lazygnn.config import Config, TrainerOptions
+from lazygnn.data import load_graph
+from lazygnn.graph import Graph
+from lazygnn.methods import METHODS, resolve
+from lazygnn.ops import Csr
+from lazygnn.run.folder import WEIGHTS
+from lazygnn.run.saving import Interrupted, Saver
+from lazygnn.training.trainer import Trainer
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+NUM_NODES = 5_000
+LEARNING = [method for method in METHODS if method != "label-propagation"]
+# what the recipes ask for, made small where the machine is
+SMALL: dict[str, Any] = {"epochs": 3, "eval_every": 3, "diagnose_every": 0, "num_layers": 2, "hidden_channels": 16}
+IN_PARTS: dict[str, Any] = SMALL | {"num_parts": 6, "parts_per_batch": 2, "partition": "random", "batch_size": 1000}
+
+
+class StopsAfterTwo(Saver):
+    """Behaves as if a signal had come in the second batch."""
+
+    def __call__(self, trainer: Trainer) -> None:
+        if trainer.num_batches == 2:
+            self.signum = signal.SIGTERM
+        super().__call__(trainer)
+
+
+@pytest.fixture(scope="module")
+def piece(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The nodes nearest to the one with the most neighbours in the graph inside the package."""
+    graph = load_graph("wordnet-small")
+    path = tmp_path_factory.mktemp("graphs") / "piece.npz"
+    np.savez(path, **_induced(graph, _ball(graph, NUM_NODES)))
+    return path
+
+
+@pytest.fixture(params=["piece", "cora"])
+def dataset(request: pytest.FixtureRequest) -> str:
+    if request.param == "piece":
+        return str(request.getfixturevalue("piece"))
+    if not (DATA / "cora.npz").is_file():
+        pytest.skip("there is no `cora.npz` beside this checkout")
+    return str(DATA / "cora.npz")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflow, "plot_curves", lambda *_: None)
+
+
+def configure(method: str, dataset: str, wanted: dict[str, Any]) -> Config:
+    known = METHODS[method].options.model_fields.keys() | TrainerOptions.model_fields.keys()
+    return resolve(method, dataset, {key: value for key, value in wanted.items() if key in known}, device="cpu")
+
+
+@pytest.mark.parametrize("method", LEARNING)
+def test_a_method_trains_resumes_evaluates_and_predicts(
+    dataset: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure(method, dataset, IN_PARTS if "piece" in dataset else SMALL)
+    straight = workflow.train(config, tmp_path / "straight", quiet=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(workflow, "Saver", StopsAfterTwo)
+        with pytest.raises(Interrupted):
+            workflow.train(config, tmp_path / "stopped", quiet=True)
+    resumed = workflow.resume(tmp_path / "stopped", quiet=True)
+    for split in ("val", "test"):
+        assert resumed[split] == straight[split]
+    weights = [load_file(tmp_path / run / WEIGHTS) for run in ("straight", "stopped")]
+    assert weights[0].keys() == weights[1].keys()
+    assert [name for name in weights[0] if not torch.equal(weights[0][name], weights[1][name])] == []
+    _evaluates_and_predicts(tmp_path / "stopped", resumed)
+
+
+def test_label_propagation_has_nothing_to_resume(dataset: str, tmp_path: Path) -> None:
+    result = workflow.train(configure("label-propagation", dataset, {}), tmp_path / "run", quiet=True)
+    _evaluates_and_predicts(tmp_path / "run", result)
+
+
+def _evaluates_and_predicts(run: Path, result: dict[str, Any]) -> None:
+    again = workflow.evaluate_run(run, device="cpu")
+    assert (again["val"], again["test"]) == (result["val"], result["test"])
+    outputs, graph, _ = workflow.predict_run(run, device="cpu")
+    test = graph.masks["test"]
+    right = (outputs.argmax(dim=1) == graph.y)[test]
+    assert float(right.double().mean()) == pytest.approx(result["test"], abs=1e-6)
+
+
+def _ball(graph: Graph, size: int) -> torch.Tensor:
+    """The first `size` nodes that a walk ring by ring meets."""
+    met = graph.adj.rowptr.diff().argmax().reshape(1).long()
+    while len(met) < size:
+        reached = graph.adj.select(met).col.long().unique()
+        fresh = reached[~torch.isin(reached, met)]
+        assert len(fresh) > 0
+        met = torch.cat((met, fresh))
+    return met[:size]
+
+
+def _induced(graph: Graph, nodes: torch.Tensor) -> dict[str, Any]:
+    """The arrays of an .npz file for `nodes` and the edges between them."""
+    rows = graph.adj.select(nodes)
+    place = torch.full((graph.num_nodes,), -1)
+    place[nodes] = torch.arange(len(nodes))
+    edges = torch.stack((rows.row_index(), place[rows.col.long()]))
+    edges = edges[:, (edges[1] >= 0) & (edges[0] != edges[1])]
+    assert isinstance(graph.x, Csr)
+    x = graph.x.select(nodes)
+    masks = {f"{name}_mask": mask[nodes].numpy() for name, mask in graph.masks.items()}
+    return masks | {
+        "edge_index": edges.numpy(),
+        "y": graph.y[nodes].numpy(),
+        "x_indptr": x.rowptr.numpy(),
+        "x_indices": x.col.numpy(),
+        "x_data": x.value.numpy(),
+        "x_shape": np.array(x.shape),
+    }

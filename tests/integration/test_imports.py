@@ -1,0 +1,104 @@
+"""What importing the library costs, and who may import whom."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lazygnn
+
+SOURCE = Path(lazygnn.__file__).parent
+HEAVY = ("matplotlib", "torch_geometric", "torchmetrics", "ogb", "pymetis", "triton", "scipy", "pyarrow", "pandas")
+
+GROUND = {"errors", "ops", "config", "task", "checks", "fixed_point", "inference"}
+GRAPHS = GROUND | {"graph", "batch", "model", "history", "partitioning", "transforms"}
+ROOMS = GRAPHS | {"propagation", "models", "loader", "data"}
+# from the bottom to the top: a part may import what stands here, and itself
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "ops": {"errors"},
+    "task": set(),
+    "config": {"errors"},
+    "inference": {"ops"},
+    "fixed_point": {"errors", "ops"},
+    "checks": {"errors", "ops", "task"},
+    "graph": GROUND,
+    "partitioning": GROUND | {"graph"},
+    "transforms": GROUND | {"graph"},
+    "batch": GROUND | {"graph"},
+    "model": GROUND | {"graph", "batch"},
+    "history": {"errors", "ops"},
+    "propagation": GRAPHS,
+    "models": GRAPHS | {"propagation"},
+    "loader": GRAPHS,
+    "data": GRAPHS,
+    "methods": ROOMS,
+    "training": {"batch", "graph", "model", "history", "config", "task", "errors", "ops"},
+    "run": {"batch", "graph", "model", "history", "config", "task", "errors", "ops", "training"},
+    "workflow": ROOMS | {"methods", "training", "run"},
+    "cli": ROOMS | {"methods", "training", "run", "workflow"},
+}
+# what a user enters by sees everything
+DOORS = {"__init__", "__main__"}
+
+
+def part_of(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_parts(path: Path) -> set[str]:
+    """The parts of the package that a file imports, anywhere in it; names out of the package itself as `__init__`."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} has a relative import"
+            # `from lazygnn import ops` is the module `lazygnn.ops`
+            names |= (
+                {f"lazygnn.{alias.name}" for alias in node.names} if node.module == "lazygnn" else {str(node.module)}
+            )
+    tails = [name.split(".")[1:] for name in names if name.split(".")[0] == "lazygnn"]
+    return {tail[0] if tail and tail[0] in MAY_IMPORT else "__init__" for tail in tails}
+
+
+FILES = sorted(path for path in SOURCE.rglob("*.py") if part_of(path) not in DOORS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(SOURCE)) for path in FILES])
+def test_a_file_imports_from_below_alone(path: Path) -> None:
+    part = part_of(path)
+    assert part in MAY_IMPORT, f"`{part}` is new: say in MAY_IMPORT what it may import"
+    assert imported_parts(path) <= MAY_IMPORT[part] | {part}
+
+
+def test_the_order_has_no_circle() -> None:
+    seen: set[str] = set()
+    for part, allowed in MAY_IMPORT.items():
+        # the ground may be used by all, and is closed by the parts that follow
+        assert allowed - GROUND <= seen, f"`{part}` may import what stands above it"
+        seen.add(part)
+    for part in GROUND:
+        assert MAY_IMPORT[part] <= GROUND
+
+
+def test_imports_are_found_in_every_form(tmp_path: Path) -> None:
+    path = tmp_path / "file.py"
+    path.write_text(
+        "import lazygnn.graph\nfrom lazygnn import ops, Graph\n"
+        "def f():\n    from lazygnn.data.npz import read_npz\nimport torch, lazygnnish\n"
+    )
+    assert imported_parts(path) == {"graph", "ops", "data", "__init__"}
+
+
+def test_importing_the_library_leaves_the_heavy_packages_alone() -> None:
+    code = f"import lazygnn, sys; print([name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_is_public_is_there() -> None:
+    assert lazygnn.__all__ == sorted(lazygnn.__all__)
+    assert all(hasattr(lazygnn, name) for name in lazygnn.__all__)

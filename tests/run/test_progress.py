@@ -1,0 +1,25 @@
+import pytest
+
+from lazygnn.run.progress import EpochProgress
+from lazygnn.training import EpochReport
+
+
+def shown(capsys: pytest.CaptureFixture[str], *reports: EpochReport, epochs: int = 10) -> list[str]:
+    with EpochProgress("mlp", epochs) as progress:
+        for report in reports:
+            progress.show(report)
+    return capsys.readouterr().err.splitlines()
+
+
+def test_scores_of_an_earlier_epoch_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, third = (EpochReport(n, 0.5, 0.1, 0.1, {"val": 0.25} if n == 2 else None) for n in (1, 2, 3))
+    assert shown(capsys, first, second, third) == [
+        "mlp  epoch 1/10  loss 0.5000  ",
+        "mlp  epoch 2/10  loss 0.5000  val 0.2500",
+        "mlp  epoch 3/10  loss 0.5000  val 0.2500 (epoch 2)",
+    ]
+
+
+def test_there_are_about_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    reports = [EpochReport(n + 1, 0.5, 0.1, 0.1, None) for n in range(95)]
+    assert len(shown(capsys, *reports, epochs=95)) == 11

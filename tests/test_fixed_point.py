@@ -1,0 +1,115 @@
+"""The fixed point to a tolerance, counted in products."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.data import load_graph
+from lazygnn.fixed_point import Solver, num_products, solve
+from lazygnn.graph import Graph
+from lazygnn.ops import Adjacency
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+
+
+def path_of(num_nodes: int) -> Graph:
+    at = np.arange(num_nodes - 1)
+    return Graph.from_edges(np.stack((at, at + 1)), np.ones((num_nodes, 1)))
+
+
+def star(num_leaves: int) -> Graph:
+    edges = np.stack((np.zeros(num_leaves, dtype=int), np.arange(1, num_leaves + 1)))
+    return Graph.from_edges(edges, np.ones((num_leaves + 1, 1)))
+
+
+def random_graph(seed: int) -> Graph:
+    rng = np.random.default_rng(seed)
+    return Graph.from_edges(rng.integers(0, 200, (2, 400)), np.ones((200, 1)))
+
+
+def bipartite_without_loops() -> Adjacency:
+    """Has the eigenvalue -1, the hardest case a normalised matrix can be."""
+    graph = path_of(2).to(torch.float64).adj
+    return graph.with_value(torch.tensor([0.0, 1.0, 1.0, 0.0], dtype=torch.float64))
+
+
+def graphs() -> dict[str, Adjacency]:
+    found = {"path": path_of(300), "star": star(50), **{f"random {seed}": random_graph(seed) for seed in range(3)}}
+    adjs = {name: graph.to(torch.float64).adj for name, graph in found.items()}
+    adjs["bipartite"] = bipartite_without_loops()
+    if (SHARED / "cora.npz").is_file():
+        adjs["cora"] = load_graph(SHARED / "cora.npz").to(torch.float64).adj
+    return adjs
+
+
+def exact(adj: Adjacency, x: Tensor, alpha: float) -> Tensor:
+    identity = torch.eye(len(x), dtype=torch.float64)
+    solution: Tensor = alpha * torch.linalg.solve(identity - (1 - alpha) * adj.to_dense(), x)
+    return solution
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "power"])
+@pytest.mark.parametrize("alpha", [0.05, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-6, 1e-10])
+def test_error_stays_below_the_tolerance(solver: Solver, alpha: float, tolerance: float) -> None:
+    for name, adj in graphs().items():
+        if name == "cora":
+            continue
+        x = torch.randn(len(adj), 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        solution = solve(adj, x, alpha, tolerance=tolerance, solver=solver)
+        error = float((solution.x - exact(adj, x, alpha)).norm() / x.norm())
+        assert error <= tolerance, name
+        assert error <= solution.error * (1 + 1e-6) + 1e-14, name
+        assert solution.num_products <= num_products(alpha, tolerance, solver)
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "power"])
+@pytest.mark.parametrize("alpha", [0.01, 0.1, 0.5])
+@pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-7])
+def test_the_error_reported_holds_in_float32(solver: Solver, alpha: float, tolerance: float) -> None:
+    """Rounding alone may miss a small tolerance; the error says so."""
+    for name, adj in graphs().items():
+        for seed in range(3):
+            x = torch.randn(len(adj), 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+            # an input that a pass has smoothed stops the solver where float32 stands still
+            for given in (x, exact(adj, x, 0.01)):
+                narrow = given.float()
+                solution = solve(adj.to(torch.float32), narrow, alpha, tolerance=tolerance, solver=solver)
+                expected = exact(adj.to(torch.float32).to(torch.float64), narrow.double(), alpha)
+                error = float((solution.x.double() - expected).norm() / narrow.double().norm())
+                assert error <= solution.error, (name, seed)
+
+
+def test_chebyshev_needs_half_the_products_at_most_and_never_more_than_45() -> None:
+    for name, adj in graphs().items():
+        x = torch.randn(len(adj), 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        fast = solve(adj, x, 0.1, tolerance=1e-8)
+        slow = solve(adj, x, 0.1, tolerance=1e-8, solver="power")
+        assert float((fast.x - slow.x).norm() / x.norm()) <= 2e-8, name
+        assert fast.num_products <= 45, name
+        if name in ("path", "cora"):
+            assert 2 * fast.num_products <= slow.num_products, name
+
+
+def test_a_smooth_input_stops_early() -> None:
+    adj = path_of(300).to(torch.float64).adj
+    smooth = exact(adj, torch.ones(300, 1, dtype=torch.float64), 0.001)
+    assert solve(adj, smooth, 0.1, tolerance=1e-2).num_products < num_products(0.1, 1e-2)
+
+
+def test_zero_input_is_solved_at_once() -> None:
+    adj = path_of(5).adj
+    assert torch.equal(solve(adj, torch.zeros(5, 2), 0.1).x, torch.zeros(5, 2))
+
+
+def test_bad_values_are_named() -> None:
+    adj, x = path_of(3).adj, torch.ones(3, 1)
+    with pytest.raises(ValueError, match=r"`tolerance` must lie in \(0, 1\), got 0"):
+        solve(adj, x, 0.1, tolerance=0)
+    with pytest.raises(ValueError, match=r"`alpha` must lie in \(0, 1\], got 2"):
+        solve(adj, x, 2)
+    with pytest.raises(ValueError, match="`solver` must be `chebyshev` or `power`, got `magic`"):
+        solve(adj, x, 0.1, solver="magic")  # type: ignore[arg-type]

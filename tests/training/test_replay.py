@@ -1,0 +1,634 @@
+"""Steps that are replayed: on a CPU with functions in place of graphs, on a GPU with graphs."""
+
+import gc
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.batch import Batch
+from lazygnn.config import TrainerOptions
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.history import StoredHistory
+from lazygnn.history.pinned import PinnedStore
+from lazygnn.methods import METHODS, build, resolve
+from lazygnn.ops import Csr, to_be_replayed
+from lazygnn.training import EpochReport, Trainer
+from lazygnn.training.replay import GraphedStep, Replay
+
+VALUES: dict[str, Any] = {
+    "cuda_graphs": "auto",
+    "epochs": 5,
+    "hidden_channels": 16,
+    "norm": "batch",
+    "num_parts": 4,
+    "partition": "random",
+    "weight_decay": 0.01,
+    "decay_layers": 1,
+    "diagnose_every": 0,
+    "eval_every": 100,
+}
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+class Recorder:
+    """Stands in for a capture: runs nothing itself, and its replays run the function."""
+
+    def __init__(self) -> None:
+        self.captured = 0
+        self.replayed = 0
+
+    def __call__(self, function: Callable[[], None]) -> Replay:
+        self.captured += 1
+
+        def replay() -> None:
+            self.replayed += 1
+            function()
+
+        return replay
+
+
+def make_trainer(graph: Graph, device: str = "cpu", method: str = "lazygnn", **values: Any) -> Trainer:
+    known = METHODS[method].options.model_fields.keys() | TrainerOptions.model_fields.keys()
+    given = {name: value for name, value in VALUES.items() if name in known} | values
+    if given.get("num_parts") == 1:
+        given.pop("partition", None)
+    config = resolve(method, "block", given)
+    torch.manual_seed(0)
+    built = build(config, graph, device)
+    return Trainer(built.model, built.loader, built.graph, config.trainer)
+
+
+def run(trainer: Trainer) -> tuple[list[float], dict[str, Tensor]]:
+    losses: list[float] = []
+    trainer.on_epoch = lambda report: losses.append(report.loss)
+    trainer.run()
+    return losses, {name: value.clone() for name, value in trainer.checkpoint()[0].items()}
+
+
+def assert_equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert torch.equal(value, other[name]), name
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    """Lets a trainer on a CPU do as it would on a GPU."""
+    recorder = Recorder()
+
+    def make_graphed(self: Trainer) -> GraphedStep:
+        return GraphedStep(self._replayed_step, self.optimizer, lambda: recorder)
+
+    monkeypatch.setattr(Trainer, "_make_graphed", make_graphed)
+    monkeypatch.setattr(Trainer, "_is_steady", lambda self, _: not any(h.measure for h in self._stored()))
+    return recorder
+
+
+def test_the_first_visit_is_a_step_and_all_later_ones_are_replays(block_graph: Graph) -> None:
+    recorder, seen = Recorder(), list[int]()
+    weight = torch.nn.Parameter(torch.zeros(()))
+    optimizer = torch.optim.Adam([weight])
+
+    def step(batch: Batch) -> Tensor:
+        seen.append(id(batch))
+        return torch.tensor(float(len(seen)))
+
+    step_on = GraphedStep(step, optimizer, lambda: recorder)
+    one, two = (Batch.full(block_graph, 1) for _ in range(2))
+    assert [float(step_on(batch)) for batch in (one, two)] == [1, 2]
+    assert recorder.captured == 0
+    losses = [step_on(batch) for batch in (two, one, two)]
+    # what is handed out is not overwritten by the next replay
+    assert [float(loss) for loss in losses] == [3, 4, 5]
+    assert seen == [id(batch) for batch in (one, two, two, one, two)]
+    assert (recorder.captured, recorder.replayed) == (2, 3)
+
+
+def test_the_largest_batch_is_captured_first(block_graph: Graph) -> None:
+    sizes: list[int] = []
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))])
+
+    def capture(function: Callable[[], None]) -> Replay:
+        function()
+        return lambda: None
+
+    def step(batch: Batch) -> Tensor:
+        sizes.append(len(batch.x))
+        return torch.zeros(())
+
+    loader = make_trainer(block_graph).loader
+    step_on = GraphedStep(step, optimizer, lambda: capture)
+    batches = list(loader)
+    for batch in [*batches, batches[0]]:
+        step_on(batch)
+    assert sizes[len(batches) :] == sorted(sizes[: len(batches)], reverse=True)
+
+
+def test_a_batch_that_never_comes_again_is_not_kept(block_graph: Graph) -> None:
+    step_on = GraphedStep(lambda _: torch.zeros(()), torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))]), Recorder)
+    for _ in range(3):
+        step_on(Batch.full(block_graph, 1))
+    gc.collect()
+    assert len(step_on._met) == 0
+
+
+def test_gradients_are_let_go_after_a_replay(block_graph: Graph) -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.Adam([weight])
+
+    def step(_: Batch) -> Tensor:
+        loss = weight.sum()
+        loss.backward()
+        return loss.detach()
+
+    step_on, batch = GraphedStep(step, optimizer, Recorder), Batch.full(block_graph, 1)
+    step_on(batch)
+    assert weight.grad is not None
+    step_on(batch)
+    assert weight.grad is None
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"num_parts": 1}, {"num_parts": 1, "label_step": True}, {"history_dtype": "int8"}, {"gamma": 0.5}]
+)
+def test_replayed_training_is_ordinary_training_bit_for_bit(
+    block_graph: Graph, recorder: Recorder, values: dict[str, Any]
+) -> None:
+    replayed = run(make_trainer(block_graph, **values))
+    num_batches = values.get("num_parts", 4)
+    assert (recorder.captured, recorder.replayed) == (num_batches, 4 * num_batches)
+    plain = make_trainer(block_graph, **values)
+    plain._graphed = None
+    losses, state = run(plain)
+    assert replayed[0] == losses
+    assert_equal(replayed[1], state)
+
+
+def test_an_epoch_that_is_looked_at_is_not_replayed(block_graph: Graph, recorder: Recorder) -> None:
+    reports: list[EpochReport] = []
+    trainer = make_trainer(block_graph, epochs=6, diagnose_every=3)
+    trainer.on_epoch = reports.append
+    trainer.run()
+    assert [report.laziness is not None for report in reports] == [False, False, True] * 2
+    assert recorder.replayed == 3 * 4
+    assert all(report.laziness["drift_norm"] > 0 for report in reports if report.laziness)
+
+
+def test_batches_that_are_cut_anew_are_not_replayed(
+    block_graph: Graph, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # nor launched as if they were to be
+    monkeypatch.setattr(Trainer, "_replayed_step", lambda *_: pytest.fail("took the step of a graph"))
+    run(make_trainer(block_graph, keep_batches=False))
+    run(make_trainer(block_graph, method="graphsage", batch_size=5))
+    assert recorder.captured == 0
+
+
+def test_restoring_forgets_what_was_captured(block_graph: Graph, recorder: Recorder) -> None:
+    trainer = make_trainer(block_graph)
+    expected = run(trainer)[1]
+    start = make_trainer(block_graph)
+    trainer.restore(*start.checkpoint())
+    captured = recorder.captured
+    torch.manual_seed(0)
+    make_trainer(block_graph)
+    trainer.run()
+    assert recorder.captured == 2 * captured
+    assert_equal(trainer.checkpoint()[0], expected)
+
+
+@pytest.fixture
+def pinned(no_streams: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps histories on a CPU as if they were in page-locked memory."""
+    monkeypatch.setattr(
+        "lazygnn.history._make_store", lambda parts, codec, device, _: PinnedStore(parts, codec, device)
+    )
+
+
+PINNED = [
+    {},
+    {"num_parts": 1},
+    {"history_dtype": "int8"},
+    {"history_dtype": "bfloat16"},
+    {"gamma": 0.5},
+    {"halo_gradients": True},
+    {"halo": "paper"},
+    {"diagnose_every": 3},
+    {"keep_batches": False},
+    {"parts_per_batch": 3, "num_parts": 5},
+    {"method": "gcn-gas"},
+    {"method": "gcnii-gas", "num_layers": 3},
+]
+
+
+@pytest.mark.usefixtures("recorder", "pinned")
+@pytest.mark.parametrize("values", PINNED, ids=str)
+def test_rows_that_are_laid_out_train_as_rows_on_the_device(
+    block_graph: Graph, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(block_graph, **values)
+    assert all(isinstance(history.values, PinnedStore) for history in trainer._stored())
+    losses, state = run(trainer)
+    # batches that are cut anew are not replayed, so nothing is laid out for them
+    anew = "parts_per_batch" in values or not values.get("keep_batches", True)
+    assert all((history.num_moves == 0) == anew for history in trainer._stored())
+    monkeypatch.undo()
+    expected_losses, expected = run(make_trainer(block_graph, **values))
+    assert losses == expected_losses
+    assert_equal(state, expected)
+
+
+@pytest.mark.usefixtures("recorder", "pinned")
+def test_histories_are_told_what_comes_before_a_step_and_settled_at_its_end(
+    block_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[tuple[str, ...]] = []
+    trainer = make_trainer(block_graph, epochs=2)
+    batches = list(trainer.loader.sweep())
+    places = {batch.nodes.data_ptr(): str(number) for number, batch in enumerate(batches)}
+
+    def watch(owner: Any, name: str, *, of_nodes: bool) -> None:
+        plain = getattr(owner, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            nodes = given[1] if of_nodes else None
+            log.append((name, places[nodes.data_ptr()]) if nodes is not None else (name,))
+            return plain(*given, **named)
+
+        monkeypatch.setattr(owner, name, call)
+
+    for name in ("stage", "announce", "staged", "start"):
+        watch(StoredHistory, name, of_nodes=True)
+    watch(StoredHistory, "advance", of_nodes=False)
+    watch(PinnedStore, "_write_aside", of_nodes=False)
+    watch(PinnedStore, "_settle", of_nodes=False)
+    watch(trainer.optimizer, "step", of_nodes=False)
+    trainer.on_batch = lambda _: log.append(("next",))
+    trainer.run()
+    text = " ".join("-".join(entry) for entry in log if entry != ("_settle",))
+    order = [place for epoch in range(2) for place in places_of(trainer, places, epoch)]
+    for number, place in enumerate(order):
+        first, _, text = text.partition(" next")
+        coming = "announce" if number in (3, 7) else f"announce-{order[number + 1]}"
+        step = f"stage-{place} {coming} staged-{place} start-{place} _write_aside _write_aside step advance"
+        assert first.strip() == step
+    # the last thing that a step does is to wait for what it has begun
+    ends = [log[at - 2 : at] for at, entry in enumerate(log) if entry == ("advance",)]
+    assert ends == [[("_settle",)] * 2] * 8
+
+
+def places_of(trainer: Trainer, places: dict[int, str], epoch: int) -> list[str]:
+    trainer.loader.load_state_dict({**trainer.loader.state_dict(), "epoch": epoch, "position": 0})
+    return [places[batch.nodes.data_ptr()] for batch in trainer.loader]
+
+
+@pytest.mark.usefixtures("pinned")
+def test_what_was_captured_is_captured_anew_where_a_shelf_has_grown(block_graph: Graph, recorder: Recorder) -> None:
+    trainer = make_trainer(block_graph)
+    (history,) = trainer._stored()
+    captured: list[int] = []
+
+    def grow(report: EpochReport) -> None:
+        captured.append(recorder.captured)
+        if report.epoch == 3:
+            history.stage(torch.arange(60), 60)
+
+    trainer.on_epoch = grow
+    trainer.run()
+    assert captured == [0, 4, 4, 8, 8]
+    assert recorder.replayed == 4 * 4
+    state, plain = trainer.checkpoint()[0], make_trainer(block_graph)
+    plain._graphed = None
+    assert_equal(state, run(plain)[1])
+
+
+def test_what_is_forgotten_is_captured_anew(block_graph: Graph) -> None:
+    made: list[Recorder] = []
+
+    def make() -> Recorder:
+        made.append(Recorder())
+        return made[-1]
+
+    step_on = GraphedStep(lambda _: torch.zeros(()), torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))]), make)
+    one, two = (Batch.full(block_graph, 1) for _ in range(2))
+    # nothing is captured yet
+    step_on.forget()
+    for batch in (one, two, one):
+        step_on(batch)
+    step_on.forget()
+    for batch in (two, one):
+        step_on(batch)
+    # the memory of one capture is not that of the other
+    assert [(recorder.captured, recorder.replayed) for recorder in made] == [(2, 1), (2, 2)]
+
+
+def test_no_garbage_is_collected_while_a_step_is_captured(block_graph: Graph) -> None:
+    collecting = list[bool]()
+
+    def capture(function: Callable[[], None]) -> Replay:
+        collecting.append(gc.isenabled())
+        return function
+
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(()))])
+    step_on, batch = GraphedStep(lambda _: torch.zeros(()), optimizer, lambda: capture), Batch.full(block_graph, 1)
+    step_on(batch)
+    step_on(batch)
+    assert collecting == [False]
+    assert gc.isenabled()
+
+
+def test_a_cpu_has_no_graphs(block_graph: Graph) -> None:
+    trainer = make_trainer(block_graph, cuda_graphs="auto")
+    assert trainer._graphed is None
+    run(trainer)
+    assert not any(history.capturable for history in trainer._stored())
+
+
+def test_an_unknown_choice_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"option `cuda_graphs` is 'on': input should be 'auto' or 'off'"):
+        resolve("lazygnn", "block", {"cuda_graphs": "on"})
+
+
+class Interrupt(Exception):
+    pass
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"num_parts": 1},
+        {"num_parts": 1, "label_step": True},
+        {"num_parts": 1, "label_step": True, "history": "pinned", "features": "host"},
+        {"dropout": 0.0, "norm": "layer"},
+        {"gamma": 0.5, "start": "mix"},
+        {"history_dtype": "bfloat16"},
+        {"history_dtype": "int8"},
+        {"clip_norm": 0.1, "optimizer": "adamw"},
+        {"schedule": "cosine", "warmup_epochs": 2},
+        {"halo": "paper"},
+        {"method": "gcn"},
+        {"method": "gcnii-gas", "num_layers": 3},
+        {"method": "cluster-gcn"},
+        {"history": "pinned"},
+        {"history": "pinned", "features": "host"},
+        {"history": "pinned", "features": "host", "edges": "device"},
+        {"history": "pinned", "history_dtype": "int8"},
+        {"history": "pinned", "gamma": 0.5},
+        {"history": "pinned", "halo_gradients": True},
+        {"history": "pinned", "halo": "paper"},
+        {"history": "pinned", "method": "gcn-gas"},
+    ],
+    ids=str,
+)
+def test_graphs_train_as_kernels_do(block_graph: Graph, values: dict[str, Any], precision: str) -> None:
+    values = {"method": "lazygnn", **values}
+    results = []
+    for choice in ("auto", "off"):
+        trainer = make_trainer(block_graph, "cuda", precision=precision, cuda_graphs=choice, **values)
+        assert (trainer._graphed is not None) == (choice == "auto")
+        # the same kernels, which draw the same masks
+        with to_be_replayed():
+            results.append(run(trainer))
+        if trainer._graphed is not None:
+            # a whole graph in host memory is copied anew for every step
+            far = values.get("num_parts") == 1 and values.get("features") == "host"
+            assert len(trainer._graphed._replays) == (0 if far else len(trainer.loader))
+    (losses, state), (expected_losses, expected) = results
+    assert losses == pytest.approx(expected_losses, rel=1e-4 if precision == "float32" else 0.02)
+    for name, value in expected.items():
+        if not name.startswith("random"):
+            tolerance = 1e-3 if precision == "float32" else 0.1
+            one, other = state[name].double(), value.double()
+            torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, msg=name)
+    assert torch.equal(state["random.cuda"], expected["random.cuda"])
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("graphs", ["auto", "off"])
+def test_features_come_over_the_bus_as_they_are_multiplied(block_graph: Graph, graphs: str) -> None:
+    results = {}
+    for features in ("device", "host"):
+        given: dict[str, Any] = {"precision": "bfloat16", "dropout": 0.0, "cuda_graphs": graphs, "features": features}
+        trainer = make_trainer(block_graph, "cuda", **given)
+        found = {batch.x.dtype for batch in trainer.loader.sweep() if isinstance(batch.x, Tensor)}
+        assert found == {torch.bfloat16 if features == "host" else torch.float32}
+        results[features] = run(trainer)[0]
+    assert results["host"] == pytest.approx(results["device"], rel=1e-3)
+
+
+@pytest.mark.gpu
+@gpu
+def test_dropout_differs_from_replay_to_replay(block_graph: Graph) -> None:
+    trainer = make_trainer(block_graph, "cuda", lr=1e-12, num_parts=1, dropout=0.5, epochs=8, weight_decay=0.0)
+    losses, _ = run(trainer)
+    assert trainer._graphed is not None
+    assert len(set(losses)) == 8
+
+
+@pytest.mark.gpu
+@gpu
+def test_histories_advance_with_replays(block_graph: Graph) -> None:
+    trainer = make_trainer(block_graph, "cuda", epochs=6)
+    run(trainer)
+    (history,) = trainer._stored()
+    # one pass to fill, six to train
+    assert int(history.num_pushes) == 7 * 4
+    assert sorted(history.age.unique().tolist()) == [0, 1, 2, 3]
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("stop_after", [2, 6, 9, 14])
+def test_a_replayed_run_goes_on_exactly(block_graph: Graph, stop_after: int) -> None:
+    straight = run(make_trainer(block_graph, "cuda"))[1]
+    first, second = (make_trainer(block_graph, "cuda") for _ in range(2))
+
+    def stop(trainer: Trainer) -> None:
+        if trainer.num_batches == stop_after:
+            raise Interrupt
+
+    first.on_batch = stop
+    with pytest.raises(Interrupt):
+        first.run()
+    tensors, state = first.checkpoint()
+    second.restore({name: value.clone() for name, value in tensors.items()}, state)
+    second.run()
+    assert_equal(second.checkpoint()[0], straight)
+
+
+@pytest.mark.gpu
+@gpu
+def test_graphs_share_their_memory(block_graph: Graph) -> None:
+    def reserved(num_parts: int) -> int:
+        gc.collect()
+        torch.cuda.empty_cache()
+        before = torch.cuda.memory_reserved()
+        trainer = make_trainer(block_graph, "cuda", hidden_channels=4096, num_parts=num_parts, epochs=3)
+        run(trainer)
+        gc.collect()
+        torch.cuda.empty_cache()
+        return torch.cuda.memory_reserved() - before
+
+    # workspaces of cuBLAS aside, six graphs need no more than two
+    assert reserved(6) <= reserved(2) + 64 * 2**20
+
+
+@pytest.mark.gpu
+@gpu
+def test_training_again_and_again_keeps_no_memory(block_graph: Graph) -> None:
+    kept = []
+    for _ in range(4):
+        run(make_trainer(block_graph, "cuda"))
+        gc.collect()
+        torch.cuda.empty_cache()
+        kept.append(torch.cuda.memory_reserved())
+    assert kept[1:] == kept[1:2] * 3
+
+
+@pytest.mark.gpu
+@gpu
+def test_what_cannot_be_captured_says_what_to_do() -> None:
+    # a capture that fails leaves torch in a state that no other test should see
+    script = """
+import torch
+from lazygnn.training.replay import CudaCapture
+optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(2, device="cuda"))])
+CudaCapture(optimizer, torch.device("cuda"))(lambda: float(torch.ones((), device="cuda")))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert re.search(r"ConfigError: a step cannot be captured as a CUDA graph .*; set `cuda_graphs=off`", done.stderr)
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+@pytest.mark.parametrize("choice", ["auto", "off"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"num_parts": 1},
+        {"features": "host"},
+        {"features": "host", "edges": "device"},
+        {"features": "host", "history": "pinned"},
+        {"features": "host", "edges": "device", "history": "pinned", "history_dtype": "bfloat16"},
+        {"clip_norm": 1.0, "gamma": 0.5},
+        {"history": "pinned", "gamma": 0.5},
+        {"history": "pinned", "method": "gcn-gas"},
+    ],
+    ids=str,
+)
+def test_a_step_does_not_wait_for_the_device(
+    block_graph: Graph, values: dict[str, Any], precision: str, choice: str
+) -> None:
+    trainer = make_trainer(block_graph, "cuda", precision=precision, cuda_graphs=choice, epochs=2, **values)
+    trainer.run()
+    trainer.model.train(True)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        losses = [trainer._train_batch(batch) for batch in trainer.loader]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert all(bool(loss.isfinite()) for loss in losses)
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("choice", ["auto", "off"])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"keep_batches": False},
+        {"parts_per_batch": 2},
+        {"history": "host"},
+        {"history": "pinned", "history_dtype": "bfloat16"},
+        {"history": "pinned", "history_dtype": "int8"},
+        {"method": "gcn-gas"},
+        {"method": "cluster-gcn"},
+    ],
+    ids=str,
+)
+def test_features_in_host_memory_change_nothing(block_graph: Graph, values: dict[str, Any], choice: str) -> None:
+    places: list[dict[str, Any]] = [{}, {"features": "host"}, {"features": "host", "edges": "device"}]
+    expected, *results = (
+        run(make_trainer(block_graph, "cuda", cuda_graphs=choice, **place, **values)) for place in places
+    )
+    for losses, state in results:
+        assert losses == expected[0]
+        assert_equal(state, expected[1])
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("choice", ["auto", "off"])
+@pytest.mark.parametrize("place", [{}, {"features": "host"}, {"features": "host", "edges": "device"}], ids=str)
+@pytest.mark.parametrize("values", PINNED, ids=str)
+def test_rows_in_page_locked_memory_change_nothing(
+    block_graph: Graph, values: dict[str, Any], place: dict[str, Any], choice: str
+) -> None:
+    (losses, state), (expected_losses, expected) = (
+        run(make_trainer(block_graph, "cuda", cuda_graphs=choice, history=tier, **place, **values))
+        for tier in ("pinned", "device")
+    )
+    assert losses == expected_losses
+    assert_equal(state, expected)
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("values", [{}, {"features": "host"}, {"gamma": 0.5}, {"method": "gcn-gas"}], ids=str)
+def test_graphs_are_captured_anew_where_a_shelf_has_grown(block_graph: Graph, values: dict[str, Any]) -> None:
+    trainer = make_trainer(block_graph, "cuda", history="pinned", epochs=6, **values)
+    captures, num_graphs = [], []
+
+    def grow(report: EpochReport) -> None:
+        assert trainer._graphed is not None
+        captures.append(trainer._graphed._capture)
+        num_graphs.append(len(trainer._graphed._replays))
+        if report.epoch == 3:
+            for history in trainer._stored():
+                # more than there is room for, whatever the batches
+                history.stage(torch.arange(60, device="cuda").repeat(2), 120)
+
+    trainer.on_epoch = grow
+    trainer.run()
+    assert num_graphs[2:] == [4] * 4
+    assert captures == captures[:1] * 3 + captures[3:4] * 3
+    assert captures[2] is not captures[3]
+    assert_equal(trainer.checkpoint()[0], run(make_trainer(block_graph, "cuda", epochs=6, **values))[1])
+
+
+@pytest.mark.gpu
+@gpu
+@pytest.mark.parametrize("sparse", [False, True])
+def test_edges_that_stay_on_the_device_are_replayed_where_they_are(block_graph: Graph, sparse: bool) -> None:
+    if sparse:
+        rows = torch.arange(60).repeat_interleave(2)
+        block_graph = replace(block_graph, x=Csr.from_sorted(rows, torch.arange(120) % 7, torch.rand(120), (60, 7)))
+    losses = []
+    for place in ({}, {"features": "host", "edges": "device"}):
+        trainer = make_trainer(block_graph, "cuda", num_parts=4, **place)
+        losses.append(run(trainer)[0])
+        assert trainer._graphed is not None
+        assert len(trainer._graphed._replays) == 4
+        batches = list(trainer.loader)
+        assert all(batch.x.device.type == ("cpu" if place else "cuda") for batch in batches)
+        # what the first visit worked out about a pattern is still there
+        assert all("plan" in adj.derived for batch in batches for adj in batch.adjs)
+        trainer.finish()
+    assert losses[0] == losses[1]
