@@ -92,7 +92,7 @@ def main(root: str | None) -> None:
     rows = [[case, *[_cell(value)] * len(DATASETS)] for case, value in everywhere.items()]
     matrices = [load_graph(name, root).adj for name in DATASETS]
     for level in LEVELS:
-        responses = [fit_response(adj, ALPHA, NUM_LAYERS, further=1, mix=BETA, level=level) for adj in matrices]
+        responses = [fit_response(adj, ALPHA, NUM_LAYERS, further=1, beta=BETA, level=level) for adj in matrices]
         found = [longest(*loop(on_labels(response, BETA), 1.0)) for response in responses]
         rows.append([f"fitted to {level}, 2 steps, and 1 on labels", *map(_cell, found)])
     print(markdown(["case, decay in a pass / passes until a swing is halved", *DATASETS], rows))

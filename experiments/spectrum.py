@@ -143,8 +143,8 @@ def _schemes(adj: Adjacency) -> dict[str, Scheme | OnLabels]:
     return {
         "mix": mix(0.5, NUM_LAYERS),
         "drift": drift(0.0, NUM_LAYERS),
-        "fitted": fitted(fit_response(adj, ALPHA, NUM_LAYERS, mix=BETA), BETA),
-        "on labels": on_labels(fit_response(adj, ALPHA, NUM_LAYERS, further=1, mix=BETA), BETA),
+        "fitted": fitted(fit_response(adj, ALPHA, NUM_LAYERS, beta=BETA), BETA),
+        "on labels": on_labels(fit_response(adj, ALPHA, NUM_LAYERS, further=1, beta=BETA), BETA),
     }
 
 

@@ -9,7 +9,7 @@ from lazygnn.batch import Batch, loss_weight
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.loader import ClusterLoader, FullLoader
-from lazygnn.ops import Csr, to_be_replayed
+from lazygnn.ops import Csr
 
 
 def test_the_full_batch_holds_every_node_and_one_matrix(path_graph: Graph) -> None:
@@ -128,28 +128,3 @@ def test_labelled_rows_move_with_their_batch(block_graph: Graph) -> None:
     assert all(one is other for one, other in zip(list(batch.tensors())[-7:], parts, strict=True))
     for there in (batch.to(meta), batch.rest_to(meta)):
         assert {tensor.device for tensor in list(there.tensors())[-7:]} == {meta}
-
-
-def test_the_gradient_of_a_loss_that_stays_is_looked_at_once(block_graph: Graph) -> None:
-    labelled = FullLoader(block_graph, 1, label_step=True).batch.labelled
-    assert labelled is not None
-    elsewhere = torch.ones(block_graph.num_nodes, 2)
-    with pytest.raises(ConfigError, match="say `label_step=False`"):
-        labelled.take(elsewhere)
-    labelled.take(torch.zeros_like(elsewhere))
-    assert torch.equal(labelled.take(elsewhere), elsewhere[labelled.rows])
-
-
-def test_the_gradient_of_a_replayed_step_is_looked_at_once_wherever_the_batch_goes(block_graph: Graph) -> None:
-    labelled = Batch.full(block_graph, 1, label_step=True).labelled
-    assert labelled is not None
-    elsewhere = torch.ones(block_graph.num_nodes, 2)
-    with pytest.raises(ConfigError, match="the loss looks at nodes that are not to train on; say `label_step=False`"):
-        labelled.take(elsewhere)
-    with to_be_replayed():
-        with pytest.raises(ConfigError, match="say `label_step=False`"):
-            labelled.take(elsewhere)
-        labelled.map(lambda part: part).take(torch.zeros_like(elsewhere))
-        labelled.take(elsewhere)
-    with pytest.raises(ConfigError, match="say `label_step=False`"):
-        labelled.take(elsewhere)

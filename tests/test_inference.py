@@ -8,9 +8,7 @@ import torch
 from torch import Tensor
 
 from lazygnn import inference, workflow
-from lazygnn import propagation as propagation_module
 from lazygnn.data.synthetic import block_graph
-from lazygnn.fixed_point import solve
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory
 from lazygnn.inference import by_columns
@@ -41,7 +39,7 @@ def test_blocks_of_columns_and_nodes_change_nothing_but_rounding(
     graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = outputs(graph, tmp_path)
-    monkeypatch.setattr(propagation_module, "INFERENCE_BYTES", 5 * 400 * 4 * 2)
+    monkeypatch.setattr(inference, "INFERENCE_BYTES", 5 * 400 * 4 * 2)
     monkeypatch.setattr(inference, "INFERENCE_ROWS", 37)
     torch.testing.assert_close(outputs(graph, tmp_path), whole, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(outputs(graph, tmp_path, eval_storage="disk"), whole, rtol=1e-4, atol=1e-5)
@@ -50,7 +48,7 @@ def test_blocks_of_columns_and_nodes_change_nothing_but_rounding(
 def test_no_more_than_the_allowed_columns_are_propagated_at_a_time(
     graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(propagation_module, "INFERENCE_BYTES", 5 * 400 * 4 * 3)
+    monkeypatch.setattr(inference, "INFERENCE_BYTES", 5 * 400 * 4 * 3)
     widths: list[int] = []
 
     def propagate(x: Tensor) -> Tensor:
@@ -65,32 +63,13 @@ def test_no_more_than_the_allowed_columns_are_propagated_at_a_time(
 def test_the_input_is_left_alone_unless_given_away(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     prop = LazyPropagation(0.1, NoHistory())
     for num_bytes in (2**30, 5 * 400 * 4):
-        monkeypatch.setattr(propagation_module, "INFERENCE_BYTES", num_bytes)
+        monkeypatch.setattr(inference, "INFERENCE_BYTES", num_bytes)
         x = torch.randn(400, 7)
         kept = x.clone()
         out = prop.infer(x, graph.adj)
         assert torch.equal(x, kept)
         assert prop.infer(x, graph.adj, in_place=True) is x
         torch.testing.assert_close(x, out)
-
-
-def test_the_error_of_the_stored_solution_is_measured(graph: Graph) -> None:
-    from lazygnn.history import open_history
-    from lazygnn.history.warmstart import Drift, Mix
-
-    inputs = torch.randn(400, 7)
-    solution = solve(graph.adj, inputs, 0.1, tolerance=1e-6).x
-    everyone = torch.arange(400)
-    for start in (Drift(), Mix(0.5)):
-        history = open_history(400, 7, start)
-        prop = LazyPropagation(0.1, history)
-        history.push(everyone, solution, inputs)
-        error = prop.stored_error(graph.adj, lambda: inputs)
-        assert error is not None
-        assert error < 5e-3
-        history.push(everyone, 1.5 * solution, inputs)
-        assert prop.stored_error(graph.adj, lambda: inputs) == pytest.approx(0.5, abs=5e-3)
-    assert LazyPropagation(0.1, NoHistory()).stored_error(graph.adj, lambda: inputs) is None
 
 
 def test_prepare_writes_a_folder_that_trains_along_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

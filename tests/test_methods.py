@@ -361,7 +361,7 @@ def test_a_step_is_taken_on_labelled_rows_where_asked(block_graph: Graph, values
     twice = diffuse([block_graph.adj] * 2, x, x, 0.1)
     torch.testing.assert_close(out[batch.labelled.rows], twice[batch.labelled.rows])
     if not values:
-        assert prop.response == fit_response(block_graph.adj, 0.1, 1, further=1, mix=1 - 0.9**0.5)
+        assert prop.response == fit_response(block_graph.adj, 0.1, 1, further=1, beta=1 - 0.9**0.5)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +395,7 @@ def test_a_response_is_fitted_to_the_graph_where_asked(block_graph: Graph) -> No
     assert lazy_part(make(block_graph, "lazygnn", start="mix")).response is None
     assert lazy_part(make(block_graph, "lazygnn-paper")).response is None
     default = lazy_part(make(block_graph, "lazygnn"))
-    assert default.response == fit_response(block_graph.adj, 0.1, 2, further=1, mix=0.1)
+    assert default.response == fit_response(block_graph.adj, 0.1, 2, further=1, beta=0.1)
     values = {"response": "fitted", "num_layers": 3, "level": 0.9, "beta": 0.0, "label_step": False}
     assert lazy_part(make(block_graph, "lazygnn", **values)).response == fit_response(
         block_graph.adj, 0.1, 3, level=0.9

@@ -59,7 +59,7 @@ def test_a_lower_level_swings_longer_and_one_of_1_as_long_as_exact_steps(
     ringing: Any, spectrum: Any, block_graph: Graph
 ) -> None:
     def longest(level: float) -> float:
-        response = fit_response(block_graph.adj, spectrum.ALPHA, 2, further=1, mix=0.1, level=level)
+        response = fit_response(block_graph.adj, spectrum.ALPHA, 2, further=1, beta=0.1, level=level)
         found: float = ringing.longest(*ringing.loop(spectrum.on_labels(response, 0.1), 1.0))
         return found
 

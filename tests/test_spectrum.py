@@ -24,14 +24,15 @@ def graph(block_graph: Graph) -> Graph:
 
 @pytest.mark.parametrize("name", ["mix", "drift", "fitted"])
 def test_the_closed_forms_are_what_a_pass_does_to_each_mode(graph: Graph, spectrum: Any, name: str) -> None:
-    response = fit_response(graph.adj, spectrum.ALPHA, 2, mix=0.2) if name == "fitted" else None
+    response = fit_response(graph.adj, spectrum.ALPHA, 2, beta=0.2) if name == "fitted" else None
     start: WarmStart = Mix(0.3) if name == "mix" else Drift(0.2)
     scheme = {"mix": lambda: spectrum.mix(0.3, 2), "drift": lambda: spectrum.drift(0.2, 2)}.get(
         name, lambda: spectrum.fitted(response, 0.2)
     )()
     values, modes = torch.linalg.eigh(graph.adj.to_dense())
     history = open_history(N, N, start, dtype=torch.float64, compute_dtype=torch.float64)
-    prop, batch = LazyPropagation(spectrum.ALPHA, history, response=response), Batch.full(graph, 2)
+    prop, batch = LazyPropagation(spectrum.ALPHA, history), Batch.full(graph, 2)
+    prop.response = response
     # every mode is an input of its own: what comes out of it is a multiple of it
     for _ in range(300):
         out = prop(modes, batch)
@@ -45,10 +46,11 @@ def test_the_closed_forms_are_what_labelled_rows_see(graph: Graph, spectrum: Any
     # all rows are labelled, so that a mode stays one
     masks = {"train": torch.ones(N, dtype=torch.bool)}
     graph = Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, masks)
-    response = fit_response(graph.adj, spectrum.ALPHA, 2, further=1, mix=0.2)
+    response = fit_response(graph.adj, spectrum.ALPHA, 2, further=1, beta=0.2)
     scheme, (values, modes) = spectrum.on_labels(response, 0.2), torch.linalg.eigh(graph.adj.to_dense())
     history = open_history(N, N, Drift(0.2), dtype=torch.float64, compute_dtype=torch.float64)
-    prop, batch = LazyPropagation(spectrum.ALPHA, history, response=response), Batch.full(graph, 2, label_step=True)
+    prop, batch = LazyPropagation(spectrum.ALPHA, history), Batch.full(graph, 2, label_step=True)
+    prop.response = response
     for _ in range(300):
         out = prop(modes, batch)
     np.testing.assert_allclose((modes * out).sum(dim=0), scheme.standing(values.numpy()), atol=1e-9)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.graph import Graph, check_graph
-from lazygnn.ops import Adjacency, Csr, find_device, is_replayed
+from lazygnn.ops import Adjacency, Csr, find_device
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,21 +24,8 @@ class Labelled:
     adj: Adjacency  # [K, V]
     transposed: Adjacency  # [V, K]
     same_loss: bool = False  # whether every step has the same loss, so that one look at its gradient is enough
-    # shared with copies elsewhere
-    _checks: list[bool] = field(default_factory=list, repr=False)
-
-    def take(self, grad: Tensor) -> Tensor:
-        """The gradient on these rows, [K, C]; refuses one that has others.
-
-        To look is to wait for the device. Where the loss does not change, as in a step that is replayed, the first time
-        is enough.
-        """
-        near = grad[self.rows]
-        if not (self._checks and (self.same_loss or is_replayed())):
-            if bool(torch.count_nonzero(grad) != torch.count_nonzero(near)):
-                raise ConfigError("the loss looks at nodes that are not to train on; say `label_step=False`")
-            self._checks[:] = [True]
-        return near
+    # not empty once a gradient was checked; shared with copies on other devices
+    checks: list[bool] = field(default_factory=list, repr=False)
 
     def map(self, move: Callable[[Any], Any]) -> "Labelled":
         """The same rows with each part replaced by what `move` makes of it."""

@@ -137,17 +137,15 @@ def test_moving_a_model_does_not_move_its_history() -> None:
     assert model.propagation.features.values.read(torch.arange(2)).dtype == torch.float32
 
 
-def test_the_ready_model_answers_changes_as_the_method_does_if_it_is_told_to(block_graph: Graph) -> None:
-    response = fit_response(block_graph.adj, 0.1, 2, further=1, mix=0.1)
-    model = LazyGNN(3, 8, 3, num_nodes=60, response=response)
-    assert isinstance(model.propagation, LazyPropagation)
+def test_the_ready_model_fits_its_response_as_the_method_does(block_graph: Graph) -> None:
+    model = LazyGNN(3, 8, 3, num_nodes=60)
+    assert model.propagation.response is None
+    assert model.fit_response(block_graph, 2, label_step=True) is model
     made = build(resolve("lazygnn", "block", {"alpha": 0.1}), block_graph).model
     assert isinstance(made, Decoupled)
     assert isinstance(made.propagation, LazyPropagation)
-    assert model.propagation.response == made.propagation.response == response
-    plain = LazyGNN(3, 8, 3, num_nodes=60).propagation
-    assert isinstance(plain, LazyPropagation)
-    assert plain.response is None
+    expected = fit_response(block_graph.adj, 0.1, 2, further=1, beta=0.1)
+    assert model.propagation.response == made.propagation.response == expected
 
 
 @pytest.mark.parametrize("num_nodes", [59, 61])

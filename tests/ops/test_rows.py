@@ -301,7 +301,8 @@ def test_a_pass_is_answered_as_without_kernels(
 ) -> None:
     def run() -> list[Tensor]:
         features, gradients = open_history(4, 3, Drift(0.1)), open_history(4, 3, Drift())
-        prop = LazyPropagation(0.2, features, gradients, response=prop_response)
+        prop = LazyPropagation(0.2, features, gradients)
+        prop.response = prop_response
         seen = []
         for seed in range(4):
             x_in = random_rows(4, 3, "cpu", seed=seed).requires_grad_()

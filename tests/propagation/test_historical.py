@@ -16,10 +16,9 @@ from lazygnn.history.warmstart import Mix
 from lazygnn.loader import ClusterLoader
 from lazygnn.methods import Built, build, resolve
 from lazygnn.model import Model
-from lazygnn.models import GCN, GCNII, MLP, Decoupled, HistoricalPropagation
+from lazygnn.models import GCN, GCNII, MLP, Decoupled
 from lazygnn.ops import Csr
-from lazygnn.propagation import ExactPropagation
-from lazygnn.propagation.layerwise import LayerMemory
+from lazygnn.propagation import ExactPropagation, HistoricalPropagation, LayerMemory
 from lazygnn.training.trainer import EpochReport, Trainer
 
 N, L = 60, 3
@@ -175,7 +174,7 @@ def test_without_a_halo_steps_with_histories_are_appnp(graph: Graph) -> None:
 
 def test_a_halo_without_a_memory_is_refused(graph: Graph) -> None:
     batch = next(iter(parts(graph)))
-    with pytest.raises(ValueError, match=r"layer 1 gave \d+ rows, the next one needs \d+: a halo needs histories"):
+    with pytest.raises(ValueError, match=r"layer 1 returned \d+ rows, the next one needs \d+: a halo needs histories"):
         GCN(3, 8, 4, num_layers=L).double()(batch)
     with pytest.raises(ValueError, match=r"evaluate with `model.infer\(graph\)` or `Batch.full`"):
         seeded(gcn).eval()(batch)

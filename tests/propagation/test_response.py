@@ -10,13 +10,11 @@ from torch import Tensor
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
-from lazygnn.history import NoHistory, StoredHistory, open_history
-from lazygnn.history.codec import Codec
-from lazygnn.history.device import DeviceStore
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
+from lazygnn.history import NoHistory, open_history
+from lazygnn.history.warmstart import Drift, Mix
 from lazygnn.loader import ClusterLoader
-from lazygnn.propagation import LazyPropagation, diffuse
-from lazygnn.propagation.response import Response, fit_response, standing_answer
+from lazygnn.propagation import LazyPropagation
+from lazygnn.propagation.response import Response, fit_response, steady_response
 
 ALPHA = 0.1
 N, C = 40, 3
@@ -35,9 +33,11 @@ def rows(seed: int, num_rows: int = N) -> Tensor:
     return torch.randn(num_rows, C, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def lazy(response: Response | None, mix: float = 0.0) -> LazyPropagation:
-    features = open_history(N, C, Drift(mix), dtype=torch.float64, compute_dtype=torch.float64)
-    return LazyPropagation(ALPHA, features, response=response)
+def lazy(response: Response | None, beta: float = 0.0) -> LazyPropagation:
+    features = open_history(N, C, Drift(beta), dtype=torch.float64, compute_dtype=torch.float64)
+    prop = LazyPropagation(ALPHA, features)
+    prop.response = response
+    return prop
 
 
 def polynomial(coefficients: list[float], adj: Tensor, x: Tensor) -> Tensor:
@@ -65,25 +65,25 @@ def test_the_plain_response_is_that_of_plain_steps(graph: Graph, num_layers: int
     assert torch.equal(lazy(plain)(x, batch), lazy(None)(x, batch))
 
 
-def standing(z: Tensor, num_layers: int, mix: float) -> Tensor:
-    """What a mode is multiplied by in the end: the fixed point of `h = kept (1 - mix) h + kept mix + steps`."""
+def standing(z: Tensor, num_layers: int, beta: float) -> Tensor:
+    """What a mode is multiplied by in the end: the fixed point of `h = kept (1 - beta) h + kept beta + steps`."""
     kept = ((1 - ALPHA) * z) ** num_layers
     steps = ALPHA * sum(((1 - ALPHA) * z) ** step for step in range(num_layers))
-    return (steps + mix * kept) / (1 - (1 - mix) * kept)
+    return (steps + beta * kept) / (1 - (1 - beta) * kept)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
-@pytest.mark.parametrize("mix", [0.0, 0.1, 1.0])
-def test_a_standing_input_is_answered_in_closed_form(graph: Graph, num_layers: int, mix: float) -> None:
+@pytest.mark.parametrize("beta", [0.0, 0.1, 1.0])
+def test_a_standing_input_is_answered_in_closed_form(graph: Graph, num_layers: int, beta: float) -> None:
     z, modes = torch.linalg.eigh(graph.adj.to_dense())
     x = rows(3)
-    expected = modes @ (standing(z, num_layers, mix).unsqueeze(1) * (modes.T @ x))
-    found = standing_answer(graph.adj, x, ALPHA, num_layers, mix)
+    expected = modes @ (standing(z, num_layers, beta).unsqueeze(1) * (modes.T @ x))
+    found = steady_response(graph.adj, x, ALPHA, num_layers, beta)
     torch.testing.assert_close(found, expected, rtol=0, atol=2e-3 * float(x.abs().max()))
-    if mix == 0:
+    if beta == 0:
         torch.testing.assert_close(expected, solution(graph, x))
     # and it is what the passes themselves come to
-    prop, batch = lazy(fit_response(graph.adj, ALPHA, num_layers, mix=mix), mix), Batch.full(graph, num_layers)
+    prop, batch = lazy(fit_response(graph.adj, ALPHA, num_layers, beta=beta), beta), Batch.full(graph, num_layers)
     for _ in range(260):
         out = prop(x, batch)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
@@ -98,12 +98,12 @@ def test_with_a_mix_of_a_tenth_two_steps_stand_where_ten_exact_ones_do() -> None
 
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
 @pytest.mark.parametrize("level", [1.0, 0.8])
-@pytest.mark.parametrize("mix", [0.0, 0.2])
-def test_the_fit_is_the_least_squares_one(graph: Graph, num_layers: int, level: float, mix: float) -> None:
+@pytest.mark.parametrize("beta", [0.0, 0.2])
+def test_the_fit_is_the_least_squares_one(graph: Graph, num_layers: int, level: float, beta: float) -> None:
     """Against a dense fit in the eigenvalues: random inputs weigh every mode alike, many of them nearly so."""
     z = torch.linalg.eigvalsh(graph.adj.to_dense())
-    wanted = standing(z, num_layers, mix)
-    fitted = fit_response(graph.adj, ALPHA, num_layers, mix=mix, level=level)
+    wanted = standing(z, num_layers, beta)
+    fitted = fit_response(graph.adj, ALPHA, num_layers, beta=beta, level=level)
     coefficients = fitted.polynomial(ALPHA)
     assert sum(coefficients) == pytest.approx(level, abs=2e-3)
 
@@ -128,28 +128,28 @@ def test_a_fit_that_is_told_no_level_has_one(graph: Graph, further: int, level: 
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
-@pytest.mark.parametrize("mix", [0.0, 0.3])
+@pytest.mark.parametrize("beta", [0.0, 0.3])
 @pytest.mark.parametrize("label_step", [False, True])
 def test_the_first_pass_is_the_polynomial_forward_and_backward(
-    graph: Graph, num_layers: int, mix: float, label_step: bool
+    graph: Graph, num_layers: int, beta: float, label_step: bool
 ) -> None:
-    response = fit_response(graph.adj, ALPHA, num_layers, further=int(label_step), mix=mix)
+    response = fit_response(graph.adj, ALPHA, num_layers, further=int(label_step), beta=beta)
     batch, adj = Batch.full(graph, num_layers, label_step=label_step), graph.adj.to_dense()
     x, grad, weights = rows(0).requires_grad_(), rows(1), response.polynomial(ALPHA)
-    out = lazy(response, mix)(x, batch)
+    out = lazy(response, beta)(x, batch)
     torch.testing.assert_close(out, polynomial(weights, adj, x.detach()), rtol=0, atol=1e-12)
     out.backward(grad)
     torch.testing.assert_close(x.grad, polynomial(weights, adj, grad), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
-@pytest.mark.parametrize("mix", [0.0, 0.3])
-def test_a_change_is_answered_by_the_polynomial(graph: Graph, num_layers: int, mix: float) -> None:
-    response = fit_response(graph.adj, ALPHA, num_layers, mix=mix)
-    prop, batch, adj = lazy(response, mix), Batch.full(graph, num_layers), graph.adj.to_dense()
+@pytest.mark.parametrize("beta", [0.0, 0.3])
+def test_a_change_is_answered_by_the_polynomial(graph: Graph, num_layers: int, beta: float) -> None:
+    response = fit_response(graph.adj, ALPHA, num_layers, beta=beta)
+    prop, batch, adj = lazy(response, beta), Batch.full(graph, num_layers), graph.adj.to_dense()
     before, after = rows(0), rows(1)
     stored = prop(before, batch)
-    expected = torch.lerp(stored, before, mix)
+    expected = torch.lerp(stored, before, beta)
     for _ in range(num_layers):
         expected = (1 - ALPHA) * adj @ expected + ALPHA * before
     expected = expected + polynomial(response.polynomial(ALPHA), adj, after - before)
@@ -191,17 +191,15 @@ def test_what_cannot_be_fitted_is_refused(graph: Graph) -> None:
     for level in (0.0, 1.5):
         with pytest.raises(ValueError, match=rf"`level` must lie in \(0, 1\], got {level}"):
             fit_response(graph.adj, ALPHA, 2, level=level)
-    with pytest.raises(ValueError, match=r"`mix` must lie in \[0, 1\], got 1.5"):
-        fit_response(graph.adj, ALPHA, 2, mix=1.5)
+    with pytest.raises(ValueError, match=r"`beta` must lie in \[0, 1\], got 1.5"):
+        fit_response(graph.adj, ALPHA, 2, beta=1.5)
     with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
         fit_response(graph.adj, ALPHA, 0)
     assert fit_response(graph.adj, 1.0, 2).is_plain
-    assert fit_response(graph.adj, ALPHA, 2, mix=1.0).is_plain
+    assert fit_response(graph.adj, ALPHA, 2, beta=1.0).is_plain
 
 
 def test_what_is_of_another_type_is_named(graph: Graph) -> None:
-    with pytest.raises(ConfigError, match="`response` is 'plain', of type str; give what `fit_response` returns"):
-        LazyPropagation(ALPHA, NoHistory(), response="plain")  # type: ignore[arg-type]
     for name, value in (("features", None), ("gradients", 0.5)):
         values: dict[str, Any] = {"features": NoHistory(), name: value}
         with pytest.raises(ConfigError, match=rf"`{name}` is {value}, of type .*; open one with `open_history"):
@@ -209,7 +207,7 @@ def test_what_is_of_another_type_is_named(graph: Graph) -> None:
     with pytest.raises(ConfigError, match=r"`start` is 0.1, of type float; give `Drift\(\)` or `Mix\(weight\)`"):
         open_history(N, C, 0.1)  # type: ignore[arg-type]
     given: dict[str, Any] = {"alpha": ALPHA, "num_layers": 2}
-    for name in ("alpha", "mix", "level"):
+    for name in ("alpha", "beta", "level"):
         with pytest.raises(ConfigError, match=f"`{name}` is '0.1', of type str; give a number"):
             fit_response(graph.adj, **(given | {name: "0.1"}))
     for name in ("num_layers", "further", "seed"):
@@ -218,29 +216,34 @@ def test_what_is_of_another_type_is_named(graph: Graph) -> None:
                 fit_response(graph.adj, **(given | {name: value}))
 
 
-def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:
-    message = "a pass over this batch takes 3, none on labelled rows; fit it with `num_layers=3, further=0`"
-    with pytest.raises(ConfigError, match=f"the response is for `num_layers=2, further=0`, {message}"):
+def test_a_response_must_fit_the_batch(graph: Graph) -> None:
+    message = r"this batch takes 3 and 0; call `fit\(adj, num_layers=3, label_step=False\)`"
+    with pytest.raises(ConfigError, match=f"the response is fitted to 2 steps and 0 on labeled rows, {message}"):
         lazy(fit_response(graph.adj, ALPHA, 2))(rows(0), Batch.full(graph, 3))
-    with pytest.raises(ConfigError, match=f"the response is for 2 steps, {message}"):
-        lazy(Response.plain(2))(rows(0), Batch.full(graph, 3))
-    mixing = open_history(N, C, Mix(0.5), dtype=torch.float64, compute_dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"needs a history that keeps inputs; Mix\(weight=0.5\) keeps none"):
-        LazyPropagation(ALPHA, mixing, response=Response.plain(2))
-    fitted = fit_response(graph.adj, ALPHA, 2, mix=0.1)
-    with pytest.raises(ConfigError, match=r"fitted to `mix=0.1`, this propagation has 0; fit it .* mix=0\)`"):
-        lazy(fitted)
-    with pytest.raises(ConfigError, match=r"fitted to `alpha=0.1`, this propagation has 0.2; fit it with "):
-        LazyPropagation(0.2, NoHistory(), response=fitted)
-    # what differs by a rounding alone is the same
-    assert LazyPropagation(float(torch.tensor(ALPHA)), NoHistory(), response=fitted).response is fitted
-    with pytest.raises(ConfigError, match=r"is for `num_layers=2, further=0`, .* takes 1 and one on labelled rows"):
+    with pytest.raises(ConfigError, match="fitted to 2 steps and 0 on labeled rows, this batch takes 1 and 1;"):
         lazy(fit_response(graph.adj, ALPHA, 2))(rows(0), Batch.full(graph, 1, label_step=True))
-    with pytest.raises(ConfigError, match=r"is for `num_layers=1, further=1`, .* takes 2, none on labelled rows"):
+    with pytest.raises(ConfigError, match="fitted to 1 steps and 1 on labeled rows, this batch takes 2 and 0;"):
         lazy(fit_response(graph.adj, ALPHA, 1, further=1))(rows(0), Batch.full(graph, 2))
-    # what was not fitted goes with every pass
-    lazy(Response(fitted.start, fitted.sources))
-    assert Response(fitted.start, fitted.sources) == fitted == lazy(fitted, 0.1).response
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.2])
+@pytest.mark.parametrize("label_step", [False, True])
+def test_a_propagation_fits_its_own_alpha_and_beta(graph: Graph, beta: float, label_step: bool) -> None:
+    for alpha in (ALPHA, 0.3):
+        features = open_history(N, C, Drift(beta), dtype=torch.float64, compute_dtype=torch.float64)
+        prop = LazyPropagation(alpha, features).fit(graph.adj, 2, label_step=label_step, level=0.7)
+        assert prop.response == fit_response(graph.adj, alpha, 2, further=int(label_step), beta=beta, level=0.7)
+        others = [fit_response(graph.adj, alpha, 2, further=int(label_step), beta=b, level=0.7) for b in (0.1, 0.5)]
+        assert prop.response not in others
+
+
+def test_a_fit_needs_a_history_that_stores_inputs(graph: Graph) -> None:
+    mixing = open_history(N, C, Mix(0.5), dtype=torch.float64, compute_dtype=torch.float64)
+    with pytest.raises(ConfigError, match=r"needs a history that stores inputs, Mix\(weight=0.5\) stores none"):
+        LazyPropagation(ALPHA, mixing).fit(graph.adj, 2)
+    drifting = open_history(N, C, Drift(), dtype=torch.float64, compute_dtype=torch.float64)
+    with pytest.raises(ConfigError, match=r"Mix\(weight=0.5\) stores none; open it with `Drift"):
+        LazyPropagation(ALPHA, drifting, mixing).fit(graph.adj, 2)
 
 
 @pytest.mark.parametrize("fitted", [False, True])
@@ -252,8 +255,9 @@ def test_gradients_kept_for_the_halo_carry_over_cut_edges(graph: Graph, fitted: 
         features, gradients = (
             open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64) for start in (Drift(), Mix(1.0))
         )
-        response = fit_response(graph.adj, ALPHA, 20, level=1.0) if fitted else None
-        prop = LazyPropagation(ALPHA, features, gradients if kept else None, response=response)
+        prop = LazyPropagation(ALPHA, features, gradients if kept else None)
+        if fitted:
+            prop.fit(graph.adj, 20, level=1.0)
         loader = ClusterLoader(graph, torch.tensor([0, 15, 40]), 20)
         for batch in loader.sweep():
             prop.fill(rows(1)[batch.targets], batch)
@@ -276,121 +280,8 @@ def test_a_mix_that_keeps_no_inputs_knows_no_change() -> None:
     assert torch.equal(Mix(1.0).targets(rows(0), rows(1), None, 0.8), 0.8 * rows(0))
 
 
-@pytest.fixture
-def labelled_graph(graph: Graph) -> Graph:
-    train = torch.arange(N) % 3 == 0
-    return Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, {"train": train})
-
-
-@pytest.mark.parametrize("num_layers", [1, 2])
-@pytest.mark.parametrize("mix", [0.0, 0.3])
-def test_a_step_on_labelled_rows_is_the_last_one_of_the_polynomial(
-    labelled_graph: Graph, num_layers: int, mix: float
-) -> None:
-    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
-    response = fit_response(labelled_graph.adj, ALPHA, num_layers, further=1, mix=mix)
-    prop, batch = lazy(response, mix), Batch.full(labelled_graph, num_layers, label_step=True)
-    before, after = rows(0), rows(1)
-    prop(before, batch)
-    assert isinstance(prop.features, StoredHistory)
-    stored = prop.features.values.parts["rows"].clone()
-    out = prop(after, batch)
-    kept = prop.features.values.parts["rows"]
-    # what is kept has not taken the step, and neither have rows without a label
-    torch.testing.assert_close(out[~train], kept[~train], rtol=0, atol=0)
-    expected = torch.lerp(stored, before, mix)
-    for _ in range(num_layers + 1):
-        expected = (1 - ALPHA) * adj @ expected + ALPHA * before
-    expected = expected + polynomial(response.polynomial(ALPHA), adj, after - before)
-    torch.testing.assert_close(out[train], expected[train], rtol=0, atol=1e-12)
-    for _ in range(400):
-        out = prop(after, batch)
-    if mix == 0:
-        torch.testing.assert_close(out, solution(labelled_graph, after), rtol=0, atol=1e-12)
-
-
-class SlowStore(DeviceStore):
-    """Takes what was written when it is asked for it."""
-
-    copies_at_once = False
-
-    def write(self, rows: Tensor, values: Tensor) -> None:
-        self.late = rows, values
-
-    def flush(self) -> None:
-        super().write(*self.late)
-
-
-@pytest.mark.parametrize("slow", [False, True])
-@pytest.mark.parametrize("num_layers", [0, 2])
-def test_what_is_stored_and_what_came_in_lack_the_step_on_labelled_rows(
-    labelled_graph: Graph, num_layers: int, slow: bool
-) -> None:
-    codec = Codec(torch.float64, torch.float64)
-    parts = [{"rows": torch.zeros(N, C, dtype=torch.float64)} for _ in range(2)]
-    kind = SlowStore if slow else DeviceStore
-    values, inputs = (kind(part, codec, torch.device("cpu")) for part in parts)
-    prop = LazyPropagation(ALPHA, StoredHistory(Drift(0.0), values, inputs))
-    x = rows(0)
-    out = prop(x, Batch.full(labelled_graph, num_layers, label_step=True))
-    assert torch.equal(x, rows(0))
-    kept, train = values.state()["rows"], labelled_graph.masks["train"]
-    torch.testing.assert_close(kept, diffuse([labelled_graph.adj] * num_layers, x, x, ALPHA), rtol=0, atol=1e-12)
-    further = diffuse([labelled_graph.adj], kept, x, ALPHA)
-    torch.testing.assert_close(out, torch.where(train.unsqueeze(1), further, kept), rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_the_gradient_of_labelled_rows_is_their_polynomial(labelled_graph: Graph, num_layers: int) -> None:
-    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
-    response = fit_response(labelled_graph.adj, ALPHA, num_layers, further=1)
-    prop, batch = lazy(response), Batch.full(labelled_graph, num_layers, label_step=True)
-    grad, leaf = rows(5) * train.unsqueeze(1), rows(1).requires_grad_()
-    prop(leaf, batch).backward(grad)
-    assert leaf.grad is not None
-    torch.testing.assert_close(leaf.grad, polynomial(response.polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
-
-
-def test_a_loss_on_rows_that_have_not_taken_the_step_is_refused(labelled_graph: Graph) -> None:
-    prop, batch = lazy(None), Batch.full(labelled_graph, 1, label_step=True)
-    train = labelled_graph.masks["train"].unsqueeze(1)
-    for _ in range(2):
-        prop(rows(0).requires_grad_(), batch).backward(rows(1) * train)
-        with pytest.raises(ConfigError, match="looks at nodes that are not to train on; say `label_step=False`"):
-            prop(rows(0).requires_grad_(), batch).backward(rows(1))
-
-
-def test_plain_steps_take_a_step_on_labelled_rows_too(labelled_graph: Graph) -> None:
-    adj, train, x = labelled_graph.adj.to_dense(), labelled_graph.masks["train"], rows(0).requires_grad_()
-    out = lazy(None)(x, Batch.full(labelled_graph, 1, label_step=True))
-    grad = rows(5) * train.unsqueeze(1)
-    out.backward(grad)
-    twice = polynomial(Response.plain(2).polynomial(ALPHA), adj, x.detach())
-    torch.testing.assert_close(out[train], twice[train], rtol=0, atol=1e-12)
-    assert x.grad is not None
-    torch.testing.assert_close(x.grad, polynomial(Response.plain(2).polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
-
-
-def test_a_step_on_labelled_rows_keeps_no_gradient(labelled_graph: Graph) -> None:
-    def store(start: WarmStart) -> StoredHistory:
-        return open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64)
-
-    features = store(Mix(0.5))
-    prop, batch = LazyPropagation(ALPHA, features, store(Mix(0.5))), Batch.full(labelled_graph, 1, label_step=True)
-    with pytest.raises(ConfigError, match="make the batch with `label_step=False`, or keep none: `gradients=None`"):
-        prop(rows(0).requires_grad_(), batch)
-    assert int(features.num_pushes) == 0
-    assert repr(batch).endswith(", label_step=True)")
-
-
-def test_a_response_counts_the_step_on_labelled_rows(labelled_graph: Graph) -> None:
-    prop = lazy(fit_response(labelled_graph.adj, ALPHA, 1))
-    with pytest.raises(ConfigError, match="takes 1 and one on labelled rows; fit it with `num_layers=1, further=1`"):
-        prop(rows(0), Batch.full(labelled_graph, 1, label_step=True))
-
-
 def test_a_history_has_as_many_columns_as_are_propagated(graph: Graph) -> None:
-    with pytest.raises(ConfigError, match="the history keeps 3 columns, 2 are propagated; open it with `channels=2`"):
+    with pytest.raises(ConfigError, match="the history stores 3 columns, 2 are propagated; open it with `channels=2`"):
         lazy(None)(rows(0)[:, :2], Batch.full(graph, 1))
 
 

@@ -15,7 +15,7 @@ from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.layers import Linear
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, Propagation
-from lazygnn.propagation.response import fit_response, level_for
+from lazygnn.propagation.response import default_level
 
 
 class MLPOptions(MethodOptions):
@@ -101,7 +101,7 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
         beta = round(mix_of(self), 6) if self.beta is None else self.beta
         chosen = {"beta": beta, "response": "plain", "label_step": self.has_label_step}
         if self.is_fitted:
-            level = level_for(self.has_label_step) if self.level is None else self.level
+            level = default_level(self.has_label_step) if self.level is None else self.level
             chosen |= {"response": "fitted", "level": level}
         return super().chosen() | chosen
 
@@ -179,20 +179,15 @@ def _lazygnn(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
         raise ConfigError(reason)
     if options.response == "fitted" and options.start != "drift":
         raise ConfigError("`response=fitted` looks at changes of the input, which `start=drift` keeps; set that too")
-    mix, response = mix_of(options), None
-    if place.training and options.is_fitted:
-        further = int(options.has_label_step)
-        response = fit_response(
-            graph.adj, options.alpha, options.num_layers, further=further, mix=mix, level=options.level
-        )
     propagation = LazyPropagation(
         options.alpha,
-        history("features", start(mix)),
+        history("features", start(mix_of(options))),
         gradients,
-        response=response,
         eval_layers=options.eval_layers,
         eval_tolerance=options.eval_tolerance,
     )
+    if place.training and options.is_fitted:
+        propagation.fit(graph.adj, options.num_layers, label_step=options.has_label_step, level=options.level)
     return transform_and(propagation, options, graph, scratch=place.folder if options.eval_storage == "disk" else None)
 
 

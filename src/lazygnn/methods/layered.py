@@ -12,7 +12,8 @@ from lazygnn.history.warmstart import Mix
 from lazygnn.methods.base import ClusterOptions, Cut, HistoryOptions, Method, MethodOptions, Place, make_loader
 from lazygnn.methods.decoupled import APPNPOptions, channels_of, transform_and
 from lazygnn.model import Model
-from lazygnn.models import GCN, GCNII, HistoricalPropagation
+from lazygnn.models import GCN, GCNII
+from lazygnn.propagation import HistoricalPropagation
 
 
 class GCNOptions(MethodOptions):

@@ -8,7 +8,6 @@ from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
 from lazygnn.models.precomputed import SGC, SIGN, smooth_features, stack_features
 from lazygnn.models.sage import SAGE
-from lazygnn.propagation.historical import HistoricalPropagation
 
 __all__ = [
     "GCN",
@@ -19,7 +18,6 @@ __all__ = [
     "SIGN",
     "ClusterGCN",
     "Decoupled",
-    "HistoricalPropagation",
     "LabelPropagation",
     "smooth_features",
     "stack_features",

@@ -4,20 +4,19 @@
 """
 
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from lazygnn.batch import Batch, check_batch
-from lazygnn.graph import Graph
+from lazygnn.graph import Graph, check_graph
 from lazygnn.history import map_files, open_history
 from lazygnn.history.warmstart import Drift, WarmStart
 from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model
 from lazygnn.models.layers import MLP, Linear
 from lazygnn.propagation import LazyPropagation, Propagation
-from lazygnn.propagation.response import Response
 
 DEFAULT_START = Drift(0.1)
 
@@ -72,18 +71,11 @@ class Decoupled(Model):
 
     @torch.no_grad()
     def diagnose(self, graph: Graph) -> dict[str, float]:
-        """Relative error of the stored solution against the fixed point of its inputs; cosine and length of a gradient.
+        """Returns the error of the stored solution, and the cosine and length of the last gradient, against exact ones.
 
-        A history that keeps no inputs is held against those of now, without dropout, so its error counts that too.
+        A history that stores no inputs is compared with the inputs of now, without dropout.
         """
-        if not isinstance(self.propagation, LazyPropagation):
-            return {}
-        adj, found = graph.adj.to(self.device), {}
-        if (error := self.propagation.stored_error(adj, lambda: self._transform_all(graph))) is not None:
-            found["fixed_point_error"] = error
-        if (gradient := self.propagation.gradient_error(adj)) is not None:
-            found["gradient_cosine"], found["gradient_length"] = gradient
-        return found
+        return self.propagation.diagnose(graph.adj.to(self.device), lambda: self._transform_all(graph))
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """The weights layer by layer, the head last."""
@@ -118,7 +110,6 @@ class LazyGNN(Decoupled):
         alpha: Weight of the transformed features in every step.
         start: Warm start of the forward pass, our drift by default; the paper's is `Mix(0.5)`.
         gradient_start: Warm start of the backward pass; `None` keeps no gradients. The paper's is `Mix(0.5)`.
-        response: From `fit_response`, for batches with as many steps and the mix of `start`; plain steps by default.
         device: Where the history lives; the model itself is moved with `.to(device)` as usual.
     """
 
@@ -134,14 +125,26 @@ class LazyGNN(Decoupled):
         alpha: float = 0.1,
         start: WarmStart = DEFAULT_START,
         gradient_start: WarmStart | None = None,
-        response: Response | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
         features = open_history(num_nodes, out_channels, start, device=device)
         gradients = (
             None if gradient_start is None else open_history(num_nodes, out_channels, gradient_start, device=device)
         )
+        propagation = LazyPropagation(alpha, features, gradients)
         super().__init__(
-            MLP(in_channels, hidden_channels, out_channels, mlp_layers=mlp_layers, dropout=dropout),
-            LazyPropagation(alpha, features, gradients, response=response),
+            MLP(in_channels, hidden_channels, out_channels, mlp_layers=mlp_layers, dropout=dropout), propagation
         )
+        self.propagation: LazyPropagation = propagation
+
+    def fit_response(self, graph: Graph, num_layers: int, *, label_step: bool = False) -> Self:
+        """Fits the steps of a pass to a graph before training, as the method `lazygnn` does; plain steps otherwise.
+
+        Args:
+            graph: The graph to train on.
+            num_layers: Steps of a pass, as in `Batch.full(graph, num_layers)`.
+            label_step: Whether batches take one more step on labeled rows.
+        """
+        check_graph(graph)
+        self.propagation.fit(graph.adj, num_layers, label_step=label_step)
+        return self

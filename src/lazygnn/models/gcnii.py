@@ -19,7 +19,7 @@ from lazygnn.inference import by_columns, by_rows, evaluating
 from lazygnn.model import Model
 from lazygnn.models.layers import Linear, NormKind, drop, make_norm
 from lazygnn.ops import Adjacency, Csr, aggregate, spmm
-from lazygnn.propagation.layerwise import LayerMemory, layer_matrices
+from lazygnn.propagation import LayerMemory, layer_matrices
 
 
 class GCNII(Model):

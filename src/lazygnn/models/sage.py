@@ -16,7 +16,7 @@ from lazygnn.inference import evaluating
 from lazygnn.model import Model
 from lazygnn.models.layers import Linear, NormKind, drop, make_norm, relu_dropout
 from lazygnn.ops import Adjacency, Csr, aggregate
-from lazygnn.propagation.layerwise import layer_matrices
+from lazygnn.propagation import layer_matrices
 
 
 class SAGE(Model):

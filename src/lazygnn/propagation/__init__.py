@@ -1,22 +1,21 @@
-"""Propagation, exact and lazy: the equations of the paper."""
+"""Propagation, exact and lazy. `passes.py` has the equations of the paper; read it first."""
 
-from lazygnn.propagation.lazy import (
-    Diffusion,
-    ExactPropagation,
-    LazyPropagation,
-    NoPropagation,
-    Propagation,
-    diffuse,
-)
+from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation, diffuse
+from lazygnn.propagation.exact import ExactPropagation
+from lazygnn.propagation.historical import HistoricalPropagation, LayerMemory, layer_matrices
+from lazygnn.propagation.lazy import LazyPropagation
 from lazygnn.propagation.response import Response, fit_response
 
 __all__ = [
     "Diffusion",
     "ExactPropagation",
+    "HistoricalPropagation",
+    "LayerMemory",
     "LazyPropagation",
     "NoPropagation",
     "Propagation",
     "Response",
     "diffuse",
     "fit_response",
+    "layer_matrices",
 ]

@@ -1,13 +1,13 @@
-"""How a pass answers a change of its input: with the plain steps, or with steps fitted to the graph.
+"""The response of a pass to a change of its input: plain steps, or steps fitted to the graph. Ours; not in the paper.
 
-A pass of `L` products turns a change `D` of the input into `P(A) D` with a polynomial `P` of degree `L`; an input that
-stands still is answered, over many passes, by `h(A)`. Plain steps are one choice of `P`: it follows a change that is
-smooth over the graph and lets too much of a rough one through, and what dropout adds anew in every pass is rough. The
-fitted response is the polynomial nearest to `h` on random inputs of the graph at hand; see docs/concepts/staleness.md.
+A pass of `L` steps turns a change `D` of its input into `P(A) D`, with a polynomial `P` of degree `L`. Over many passes
+an input that does not change is turned into `h(A) x_in`. Plain steps are one choice of `P`. They follow a change that
+is smooth over the graph and pass on too much of a rough one, such as the noise of dropout. The fitted response is the
+polynomial nearest to `h` on random inputs of the graph at hand; see docs/concepts/staleness.md.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
@@ -17,12 +17,13 @@ from lazygnn.errors import GraphError, check_number, wrong_type
 from lazygnn.fixed_point import check_alpha
 from lazygnn.ops import Adjacency, Csr, run_steps, spmm
 
+# random inputs that a response is fitted to
 PROBES = 8
-# what a fit is held at: less lets less noise through, more lags less; one degree more leaves room for more
+# `P(1)` of a fit: a smaller level passes on less noise, a larger one lags less; a further step allows a larger one
 LEVEL, LEVEL_FURTHER = 0.8, 0.85
-# relative error of what a standing input is answered by, in its slowest mode
+# relative error of the slowest mode of the steady response
 _TOLERANCE = 1e-3
-# decimals that are kept, so that a device does not change what a run does
+# decimals that are kept, so that runs on different devices have the same response
 _DECIMALS = 3
 
 
@@ -30,30 +31,37 @@ _DECIMALS = 3
 class Response:
     """Weights of a change of the input: in the start value, and in the source of every step.
 
-    With `D = x_in - x_in_then` and a share `mix` of the input in every start, a pass is
-    `x <- lerp(stored, x_in_then, mix) + start D`, then `x <- (1 - alpha) A x + alpha (x_in_then + sources[l] D)`.
-    An input that does not change is answered alike by all of them. What was fitted says for which `alpha` and `mix`,
-    and how many of its steps are `further` ones; no other pass has the answers it was fitted to.
+    With `D = x_in - x_before` and the warm start's `beta`, a pass is `x <- lerp(stored, x_before, beta) + start D`,
+    then `x <- (1 - alpha) A x + alpha (x_before + sources[l] D)` for every step. All weights treat an input that does
+    not change alike.
+
+    Attributes:
+        start: Weight in the start value.
+        sources: Weight in the source of each step.
+        further: How many of the steps follow after the result is stored, such as a step on labeled rows.
     """
 
     start: float
     sources: tuple[float, ...]
-    alpha: float | None = field(default=None, compare=False)
-    mix: float | None = field(default=None, compare=False)
-    further: int | None = field(default=None, compare=False)
+    further: int = 0
 
     @staticmethod
-    def plain(num_layers: int) -> "Response":
-        """The change as a whole, everywhere: plain steps with the fresh input."""
-        return Response(1.0, (1.0,) * num_layers)
+    def plain(num_layers: int, further: int = 0) -> "Response":
+        """Returns weights of one: plain steps with the fresh input."""
+        return Response(1.0, (1.0,) * (num_layers + further), further)
+
+    @property
+    def num_layers(self) -> int:
+        """Number of steps before the result is stored."""
+        return len(self.sources) - self.further
 
     @property
     def is_plain(self) -> bool:
         """Whether every weight is one."""
-        return self == Response.plain(len(self.sources))
+        return self.start == 1 and set(self.sources) <= {1.0}
 
     def polynomial(self, alpha: float) -> list[float]:
-        """The coefficients of `P`, constant term first."""
+        """Returns the coefficients of `P`, the constant term first."""
         keep, last = 1 - alpha, len(self.sources)
         steps = [alpha * weight * keep ** (last - 1 - step) for step, weight in enumerate(self.sources)]
         return [*reversed(steps), self.start * keep**last]
@@ -66,51 +74,40 @@ def fit_response(
     num_layers: int,
     *,
     further: int = 0,
-    mix: float = 0.0,
+    beta: float = 0.0,
     level: float | None = None,
     seed: int = 0,
 ) -> Response:
-    """The response whose `P` is nearest to `h` in least squares over random inputs, with `P(1) = level`.
+    """Fits the `P` nearest to `h` in least squares over random inputs, with `P(1) = level`.
 
-    The standing answer follows the smoothest input as a whole, `h(1) = 1`. To ask for less at this one point lets `P`
-    come closer everywhere else; what is missed there arrives over the passes that follow.
+    The steady response follows the smoothest input fully, `h(1) = 1`. A smaller level at this one point lets `P` come
+    closer everywhere else. What is missing there arrives over the following passes.
 
     Args:
-        adj: Normalised and symmetric.
+        adj: Normalized and symmetric.
         alpha: Weight of the input in a step.
-        num_layers: Products of a pass up to what is stored.
-        further: Products that follow and are not stored, such as a step on labelled rows.
-        mix: Share of the input in the start of every pass.
-        level: `P(1)`, in (0, 1]; `None` is 0.8, and 0.85 with `further` products.
-        seed: Of the random inputs.
+        num_layers: Steps of a pass before its result is stored.
+        further: Steps after that, such as a step on labeled rows.
+        beta: Weight of the fresh input in the start of every pass.
+        level: `P(1)`, in (0, 1]; `None` is 0.8, and 0.85 with `further` steps.
+        seed: Seed of the random inputs.
     """
     if not isinstance(adj, Csr):
         raise GraphError(wrong_type("adj", adj, "give the matrix of a graph, `graph.adj`"))
     check_alpha(alpha)
-    level = level_for(further) if level is None else level
-    for name, value in {"level": level, "mix": mix}.items():
-        check_number(name, value)
-    for name, value in {"num_layers": num_layers, "further": further, "seed": seed}.items():
-        check_number(name, value, whole=True)
-    if not 0 < level <= 1:
-        raise ValueError(f"`level` must lie in (0, 1], got {level}")
-    if not 0 <= mix <= 1:
-        raise ValueError(f"`mix` must lie in [0, 1], got {mix}")
-    if num_layers < 1:
-        raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
-    if further < 0:
-        raise ValueError(f"`further` must be at least 0, got {further}")
+    level = default_level(further) if level is None else level
+    _check_fit(num_layers, further, beta, level, seed)
     degree = num_layers + further
     # nothing is left of the history, or of the graph
-    if 1 in (mix, alpha):
-        return Response.plain(degree)
+    if 1 in (beta, alpha):
+        return Response.plain(num_layers, further)
     generator = torch.Generator().manual_seed(seed)
     probe = torch.randn(adj.num_cols, PROBES, generator=generator).to(adj.device, adj.value.dtype)
     powers = [probe]
     for _ in range(degree):
         powers.append(spmm(adj, powers[-1]))
-    standing = standing_answer(adj, probe, alpha, num_layers, mix)
-    wanted = run_steps([adj] * further, standing, probe, alpha) - level * probe
+    steady = steady_response(adj, probe, alpha, num_layers, beta)
+    wanted = run_steps([adj] * further, steady, probe, alpha) - level * probe
     # P = level + (A - I) (b_0 + b_1 A + ...), so that P(1) = level whatever the b are
     basis = torch.stack([(after - before).flatten() for before, after in pairwise(powers)], dim=1).double()
     gram, target = (basis.T @ basis).cpu(), (basis.T @ wanted.flatten().double()).cpu()
@@ -119,29 +116,44 @@ def fit_response(
     for power, weight in enumerate(b):
         coefficients[power] -= weight
         coefficients[power + 1] += weight
-    return _from_polynomial(coefficients, alpha, mix, further)
+    return _from_polynomial(coefficients, alpha, further)
 
 
-def level_for(further: int) -> float:
-    """The level of a fit that is not told one."""
+def default_level(further: int) -> float:
+    """Returns the level of a fit that is given none."""
     return LEVEL_FURTHER if further else LEVEL
 
 
-def standing_answer(adj: Adjacency, x_in: Tensor, alpha: float, num_layers: int, mix: float) -> Tensor:
-    """What passes come to if their input never changes, `h(A) x_in`: they are taken until nothing more happens.
+def steady_response(adj: Adjacency, x_in: Tensor, alpha: float, num_layers: int, beta: float) -> Tensor:
+    """Returns what passes converge to if their input never changes, `h(A) x_in`.
 
-    With a mix of 0 that is the fixed point of Eq. (1); any other shortens the reach. With 0.1 and two steps it is close
-    to ten steps from the input, where exact methods stop.
+    With `beta = 0` that is the fixed point of Eq. (1); a larger one shortens the reach. With 0.1 and two steps it is
+    close to ten steps from the input, where exact methods stop.
     """
-    kept = (1 - mix) * (1 - alpha) ** num_layers
+    kept = (1 - beta) * (1 - alpha) ** num_layers
     x = x_in
     for _ in range(1 if kept == 0 else math.ceil(math.log(_TOLERANCE) / math.log(kept))):
-        x = run_steps([adj] * num_layers, torch.lerp(x, x_in, mix), x_in, alpha)
+        x = run_steps([adj] * num_layers, torch.lerp(x, x_in, beta), x_in, alpha)
     return x
 
 
-def _from_polynomial(coefficients: list[float], alpha: float, mix: float, further: int) -> Response:
+def _from_polynomial(coefficients: list[float], alpha: float, further: int) -> Response:
     keep, last = 1 - alpha, len(coefficients) - 1
     sources = [coefficients[power] / (alpha * keep**power) for power in range(last - 1, -1, -1)]
     start = round(coefficients[last] / keep**last, _DECIMALS)
-    return Response(start, tuple(round(weight, _DECIMALS) for weight in sources), alpha, mix, further)
+    return Response(start, tuple(round(weight, _DECIMALS) for weight in sources), further)
+
+
+def _check_fit(num_layers: int, further: int, beta: float, level: float, seed: int) -> None:
+    for name, value in {"level": level, "beta": beta}.items():
+        check_number(name, value)
+    for name, value in {"num_layers": num_layers, "further": further, "seed": seed}.items():
+        check_number(name, value, whole=True)
+    if not 0 < level <= 1:
+        raise ValueError(f"`level` must lie in (0, 1], got {level}")
+    if not 0 <= beta <= 1:
+        raise ValueError(f"`beta` must lie in [0, 1], got {beta}")
+    if num_layers < 1:
+        raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
+    if further < 0:
+        raise ValueError(f"`further` must be at least 0, got {further}")
