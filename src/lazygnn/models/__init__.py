@@ -8,6 +8,7 @@ from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
 from lazygnn.models.precomputed import SGC, SIGN, smooth_features, stack_features
 from lazygnn.models.sage import SAGE
+from lazygnn.models.stack import Stack
 from lazygnn.propagation.historical import HistoricalPropagation
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Decoupled",
     "HistoricalPropagation",
     "LabelPropagation",
+    "Stack",
     "smooth_features",
     "stack_features",
 ]
