@@ -1,4 +1,4 @@
-"""Models: each `forward` is the equation."""
+"""Models; the `forward` of each is its equation."""
 
 from lazygnn.models.cluster_gcn import ClusterGCN
 from lazygnn.models.decoupled import Decoupled
@@ -6,8 +6,9 @@ from lazygnn.models.gcn import GCN
 from lazygnn.models.gcnii import GCNII
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
-from lazygnn.models.precomputed import SGC, SIGN, smooth_features, stack_features
 from lazygnn.models.sage import SAGE
+from lazygnn.models.sgc import SGC
+from lazygnn.models.sign import SIGN
 from lazygnn.models.stack import Stack
 from lazygnn.propagation.historical import HistoricalPropagation
 
@@ -23,6 +24,4 @@ __all__ = [
     "HistoricalPropagation",
     "LabelPropagation",
     "Stack",
-    "smooth_features",
-    "stack_features",
 ]
