@@ -233,7 +233,7 @@ def test_there_may_be_more_classes_than_labels() -> None:
 )
 def test_an_unlabelled_node_may_be_in_no_mask(y: np.ndarray) -> None:
     graph = Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST)
-    assert graph.task.labelled(graph.y).tolist() == [True, False, True]
+    assert graph.task.labeled(graph.y).tolist() == [True, False, True]
     with pytest.raises(GraphError, match=r"`val_mask` has node 1, whose label is unknown; take it out of the mask"):
         Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST, val_mask=SECOND)
 

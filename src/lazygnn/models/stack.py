@@ -1,6 +1,6 @@
 """The layer loop that GCN, GraphSAGE and Cluster-GCN share: one layer and one matrix at a time.
 
-`T` targets of a batch, `R` rows that a layer computes, `N` nodes of the graph, `C` outputs.
+`T` targets of a batch, `N` nodes of the graph, `C` outputs.
 """
 
 from abc import abstractmethod
