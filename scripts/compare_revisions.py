@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 ROOT = Path(__file__).parents[1]
 # names of options and of weights that changed: before -> after
 OPTIONS: dict[str, str] = {}
-TENSORS: dict[str, str] = {}
+TENSORS = {f"layers.{layer}.neighbours": f"layers.{layer}.neighbors" for layer in range(2)}
 
 SHORT = {"epochs": 6, "eval_every": 2, "diagnose_every": 3}
 PARTS = SHORT | {"num_parts": 6, "parts_per_batch": 2, "partition": "random"}

@@ -233,7 +233,7 @@ def test_there_may_be_more_classes_than_labels() -> None:
 )
 def test_an_unlabelled_node_may_be_in_no_mask(y: np.ndarray) -> None:
     graph = Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST)
-    assert graph.task.labelled(graph.y).tolist() == [True, False, True]
+    assert graph.task.labeled(graph.y).tolist() == [True, False, True]
     with pytest.raises(GraphError, match=r"`val_mask` has node 1, whose label is unknown; take it out of the mask"):
         Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST, val_mask=SECOND)
 
@@ -376,20 +376,6 @@ def test_features_do_not_take_a_gradient_along() -> None:
     graph = Graph.from_edges(PATH, torch.ones(3, 2, requires_grad=True))
     assert isinstance(graph.x, Tensor)
     assert not graph.x.requires_grad
-
-
-def test_rows_are_normalised_and_empty_ones_stay_empty() -> None:
-    x = np.array([[1.0, -3.0], [0.0, 0.0], [2.0, 2.0]])
-    expected = [[0.25, -0.75], [0, 0], [0.5, 0.5]]
-    dense = Graph.from_edges(PATH, x).row_normalized()
-    assert isinstance(dense.x, Tensor)
-    assert dense.x.tolist() == expected
-    sparse = Csr.from_arrays(np.array([0, 2, 2, 4]), np.array([0, 1, 0, 1]), np.array([1.0, -3.0, 2.0, 2.0]), 2)
-    for dtype in (torch.float32, torch.float64):
-        normalized = Graph.from_edges(PATH, sparse).to(dtype).row_normalized()
-        assert isinstance(normalized.x, Csr)
-        assert normalized.x.value.dtype == dtype
-        assert normalized.x.to_dense().tolist() == expected
 
 
 def test_a_graph_moves_as_a_whole() -> None:

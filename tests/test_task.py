@@ -13,18 +13,18 @@ def log_sigmoid(value: float) -> float:
     return -math.log1p(math.exp(-value))
 
 
-def test_loss_of_one_label_is_the_cross_entropy() -> None:
+def test_the_loss_of_one_label_is_the_cross_entropy() -> None:
     loss = Task("single-label", 2).loss(LOGITS, torch.tensor([0, 1]))
     assert loss.tolist() == pytest.approx([-log_sigmoid(2.0), -log_sigmoid(1.5)], abs=1e-12)
 
 
-def test_loss_of_several_labels_is_their_mean_binary_cross_entropy() -> None:
+def test_the_loss_of_several_labels_is_their_mean_binary_cross_entropy() -> None:
     loss = Task("multi-label", 2).loss(LOGITS, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
     expected = [-(log_sigmoid(1.0) + log_sigmoid(1.0)) / 2, -(log_sigmoid(-0.5) + log_sigmoid(2.0)) / 2]
     assert loss.tolist() == pytest.approx(expected, abs=1e-12)
 
 
-def test_loss_of_numbers_is_their_mean_squared_error() -> None:
+def test_the_loss_of_numbers_is_their_mean_squared_error() -> None:
     loss = Task("regression", 2).loss(LOGITS, torch.tensor([[0.0, 0.0], [0.5, 4.0]]))
     assert loss.tolist() == pytest.approx([1.0, 2.0], abs=1e-12)
 
@@ -38,9 +38,9 @@ def test_loss_of_numbers_is_their_mean_squared_error() -> None:
     ],
     ids=lambda value: value.kind if isinstance(value, Task) else "",
 )
-def test_a_row_without_label_weighted_by_zero_leaves_loss_and_gradient_alone(task: Task, y: Tensor) -> None:
+def test_a_row_without_label_and_weight_changes_neither_loss_nor_gradient(task: Task, y: Tensor) -> None:
     logits = LOGITS.clone().requires_grad_()
-    assert task.labelled(y).tolist() == [True, False]
+    assert task.labeled(y).tolist() == [True, False]
     loss = (torch.tensor([1.0, 0.0]) * task.loss(logits, y)).sum()
     loss.backward()
     assert float(loss.detach()) == float(task.loss(LOGITS[:1], y[:1])[0])
@@ -49,12 +49,12 @@ def test_a_row_without_label_weighted_by_zero_leaves_loss_and_gradient_alone(tas
     assert logits.grad[0].abs().sum() > 0
 
 
-def test_a_partly_known_row_is_not_labelled() -> None:
-    assert not Task("multi-label", 2).labelled(torch.tensor([[1.0, -1.0]])).any()
-    assert not Task("regression", 2).labelled(torch.tensor([[1.0, math.nan]])).any()
+def test_a_partly_known_row_is_not_labeled() -> None:
+    assert not Task("multi-label", 2).labeled(torch.tensor([[1.0, -1.0]])).any()
+    assert not Task("regression", 2).labeled(torch.tensor([[1.0, math.nan]])).any()
 
 
-def test_activation() -> None:
+def test_logits_become_probabilities_and_numbers_stay() -> None:
     single = Task("single-label", 2).activate(LOGITS)
     assert single.sum(dim=1).tolist() == pytest.approx([1, 1])
     assert single[:, 0].tolist() == pytest.approx([math.exp(log_sigmoid(2.0)), math.exp(log_sigmoid(-1.5))])
@@ -62,7 +62,7 @@ def test_activation() -> None:
     assert torch.equal(Task("regression", 2).activate(LOGITS), LOGITS)
 
 
-def test_metrics_of_a_task() -> None:
+def test_the_first_metric_of_a_task_is_its_default() -> None:
     assert Task("single-label", 2).metrics == ("accuracy",)
     assert Task("multi-label", 2).metrics == ("micro-f1", "roc-auc")
     assert Task("regression", 2).metrics == ("r2",)

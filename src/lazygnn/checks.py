@@ -188,7 +188,7 @@ def _check_labels(target: Tensor, num_classes: int | None) -> tuple[Tensor, Task
 
 def check_masks(masks: dict[str, Any], y: Tensor, task: Task) -> dict[str, Tensor]:
     """The masks that have a node in them, by split."""
-    labelled = task.labelled(y)
+    labelled = task.labeled(y)
     taken = torch.zeros(len(y), dtype=torch.int8)
     checked = {}
     for split, given in masks.items():

@@ -187,14 +187,6 @@ class Graph:
             part_ptr=None,
         )
 
-    def row_normalized(self) -> "Graph":
-        """The same graph with the absolute values of every feature row summing to one; empty rows stay empty."""
-        if isinstance(self.x, Csr):
-            row = self.x.row_index()
-            total = self.x.value.new_zeros(len(self.x)).index_add_(0, row, self.x.value.abs())
-            return replace(self, x=self.x.with_value(self.x.value / total[row].clamp(min=1e-12)))
-        return replace(self, x=self.x / self.x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12))
-
 
 def check_graph(graph: object) -> None:
     """Refuses what is no graph, with the ways to make one."""

@@ -1,4 +1,4 @@
-"""What training asks of a model; every method of the library is one."""
+"""`Model`: the interface between models and training."""
 
 from abc import abstractmethod
 
@@ -10,35 +10,35 @@ from lazygnn.graph import Graph
 
 
 class Model(nn.Module):
-    """Outputs for the targets of a batch in training, and for every node of a graph in inference.
+    """Computes the targets of a batch in training, and every node of a graph in inference.
 
     Attributes:
-        replayable: Whether two steps on one batch differ by the contents of tensors alone, and not by what Python does,
-            so that a GPU may replay them (`cuda_graphs`).
+        replayable: Whether two steps on the same batch run the same operations, so that a GPU can replay them as a CUDA
+            graph (`cuda_graphs`).
     """
 
     replayable = False
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
-        """Outputs of the targets, [T, C]."""
+        """Returns the outputs of the targets, [T, C]."""
 
     @abstractmethod
     def infer(self, graph: Graph) -> Tensor:
-        """Outputs of every node, [N, C], where the graph lies; reads no history."""
+        """Returns the outputs of every node, [N, C], on the device of the graph; reads no history."""
 
     @abstractmethod
     def layer_parameters(self) -> list[list[nn.Parameter]]:
-        """The weights layer by layer, from input to output."""
+        """Returns the weights layer by layer, from input to output."""
 
     def fill(self, batch: Batch) -> None:
-        """Gives the targets of a batch a first history; a model without histories has nothing to do."""
+        """Initializes the histories of the targets of a batch; does nothing for a model without histories."""
 
     def diagnose(self, graph: Graph) -> dict[str, float]:  # noqa: ARG002
-        """How far the histories are from what they stand for, by name."""
+        """Returns errors of the histories by name."""
         return {}
 
     @property
     def device(self) -> torch.device:
-        """Where the weights live."""
+        """Returns the device of the weights."""
         return next(self.parameters()).device

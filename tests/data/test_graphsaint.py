@@ -68,8 +68,8 @@ def test_many_rows_of_labels_keep_their_node(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("labels", [CLASSES, LABELS])
 def test_node_without_an_entry_has_no_label(tmp_path: Path, labels: dict[str, Any]) -> None:
     graph = read_saint(write(tmp_path, class_map={node: labels[node] for node in "0123"}), "tiny")
-    assert not graph.task.labelled(graph.y)[4]
-    assert graph.task.labelled(graph.y)[:4].all()
+    assert not graph.task.labeled(graph.y)[4]
+    assert graph.task.labeled(graph.y)[:4].all()
 
 
 def test_files_may_lie_in_a_folder_raw(tmp_path: Path) -> None:

@@ -310,7 +310,7 @@ def load_or_refuse(path: Path) -> None:
     assert graph.adj.value.isfinite().all()
     values = graph.x.value if isinstance(graph.x, Csr) else graph.x
     assert values.isfinite().all()
-    labelled = graph.task.labelled(graph.y)
+    labelled = graph.task.labeled(graph.y)
     assert all(labelled[mask].all() for mask in graph.masks.values())
     assert graph.task.num_outputs >= 1
 

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -14,14 +16,13 @@ from lazygnn.methods import build, resolve
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.models.layers import Linear, NormKind
-from lazygnn.ops import Csr
 from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
 from lazygnn.propagation.response import fit_response
 from lazygnn.training import evaluate
 
 
 class Untouchable(History):
-    """A history that no one may use."""
+    """A history that raises an error when it is used."""
 
     def start(
         self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
@@ -44,13 +45,6 @@ def mlp(in_channels: int, out_channels: int, *, norm: NormKind = "none") -> MLP:
     return MLP(in_channels, 8, out_channels, mlp_layers=2, norm=norm, dropout=0.0)
 
 
-def with_sparse_features(graph: Graph) -> Graph:
-    assert isinstance(graph.x, Tensor)
-    row, col = graph.x.nonzero(as_tuple=True)
-    sparse = Csr.from_sorted(row, col, graph.x[row, col], (len(graph.x), graph.x.shape[1]))
-    return Graph(sparse, graph.y, graph.adj, graph.degree, graph.task, graph.masks)
-
-
 def test_the_model_is_transform_then_propagation_then_head(block_graph: Graph) -> None:
     transform, propagation, head = mlp(3, 5), ExactPropagation(0.1, 4), Linear(5, 3)
     model = Decoupled(transform, propagation, head)
@@ -63,7 +57,7 @@ def test_the_model_is_transform_then_propagation_then_head(block_graph: Graph) -
     torch.testing.assert_close(model.infer(block_graph), head(model.embed(block_graph)), rtol=0, atol=0)
 
 
-def test_without_a_head_what_is_propagated_are_the_outputs(block_graph: Graph) -> None:
+def test_without_a_head_the_embeddings_are_the_outputs(block_graph: Graph) -> None:
     model = Decoupled(mlp(3, 3), ExactPropagation(0.1, 4))
     assert torch.equal(model.infer(block_graph), model.embed(block_graph))
 
@@ -75,10 +69,14 @@ def test_training_and_inference_agree_where_propagation_is_exact(block_graph: Gr
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("rows", [1, 7, 60])
-def test_inference_in_blocks_is_inference_in_one_go(
-    monkeypatch: pytest.MonkeyPatch, block_graph: Graph, rows: int, sparse: bool
+def test_inference_in_blocks_equals_inference_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+    block_graph: Graph,
+    make_sparse: Callable[[Graph], Graph],
+    rows: int,
+    sparse: bool,
 ) -> None:
-    graph = with_sparse_features(block_graph) if sparse else block_graph
+    graph = make_sparse(block_graph) if sparse else block_graph
     model = Decoupled(mlp(3, 5, norm="batch"), ExactPropagation(0.1, 4), Linear(5, 3)).eval()
     whole = model.infer(graph)
     seen: list[int] = []
@@ -100,12 +98,25 @@ def test_inference_touches_no_history(block_graph: Graph, eval_layers: int | Non
     assert model.eval()(Batch.full(block_graph, 2)).shape == (60, 3)
 
 
-def test_inference_drops_nothing_and_gives_the_mode_back(block_graph: Graph) -> None:
+def test_inference_applies_no_dropout_and_restores_the_mode(block_graph: Graph) -> None:
     model = LazyGNN(3, 16, 3, num_nodes=60, dropout=0.9)
     for mode in (True, False):
         model.train(mode)
         assert torch.equal(model.infer(block_graph), model.infer(block_graph))
         assert model.training is model.transform.training is mode
+
+
+@pytest.mark.parametrize("head", [None, Linear(5, 3)])
+def test_dropout_acts_neither_on_what_is_propagated_nor_on_the_outputs(block_graph: Graph, head: Linear | None) -> None:
+    torch.manual_seed(0)
+    transform, propagation = MLP(3, 8, 5, mlp_layers=2, dropout=0.9), ExactPropagation(0.1, 4)
+    model = Decoupled(transform, propagation, head)
+    transformed: list[Tensor] = []
+    transform.linears[-1].register_forward_hook(lambda _module, _inputs, out: transformed.append(out.clone()))
+    batch = Batch.full(block_graph, 4)
+    out = model(batch)
+    propagated = propagation(transformed[0], batch)
+    assert torch.equal(out, propagated if head is None else head(propagated))
 
 
 def test_lazy_inference_is_the_fixed_point(block_graph: Graph) -> None:
@@ -187,7 +198,7 @@ def test_lazygnn_learns_in_a_plain_loop(block_graph: Graph) -> None:
     assert scores["test"] > 0.9 > alone
 
 
-def test_appnp_is_that_of_torch_geometric(block_graph: Graph) -> None:
+def test_appnp_equals_that_of_torch_geometric(block_graph: Graph) -> None:
     nn = pytest.importorskip("torch_geometric.nn")
     graph = block_graph.to(torch.float64)
     torch.manual_seed(0)
@@ -209,8 +220,8 @@ def test_appnp_is_that_of_torch_geometric(block_graph: Graph) -> None:
     assert float((ours - x).detach().abs().max()) > 0.5
 
 
-def test_sparse_features_give_the_same_model(block_graph: Graph) -> None:
+def test_sparse_features_give_the_same_model(block_graph: Graph, make_sparse: Callable[[Graph], Graph]) -> None:
     model = Decoupled(mlp(3, 3), ExactPropagation(0.1, 4))
-    sparse = with_sparse_features(block_graph)
+    sparse = make_sparse(block_graph)
     torch.testing.assert_close(model.infer(sparse), model.infer(block_graph), rtol=0, atol=1e-6)
     assert np.isfinite(model(Batch.full(sparse, 4)).detach().numpy()).all()

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from typing import cast
 
 import pytest
@@ -8,17 +9,21 @@ from torch.nn import functional as F
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
+from lazygnn.history import History, open_history
+from lazygnn.history.warmstart import Mix
 from lazygnn.models import GCNII
 from lazygnn.models.gcnii import GCN2Layer
 from lazygnn.models.layers import NormKind
 
 
-@pytest.fixture
-def graph(block_graph: Graph) -> Graph:
-    return block_graph.to(torch.float64)
-
-
-def make(num_layers: int, *, shared_weights: bool = True, norm: NormKind = "none", dropout: float = 0.0) -> GCNII:
+def make(
+    num_layers: int,
+    *,
+    shared_weights: bool = True,
+    norm: NormKind = "none",
+    dropout: float = 0.0,
+    histories: Sequence[History] = (),
+) -> GCNII:
     torch.manual_seed(0)
     return GCNII(
         3,
@@ -31,6 +36,7 @@ def make(num_layers: int, *, shared_weights: bool = True, norm: NormKind = "none
         norm=norm,
         dropout=dropout,
         input_dropout=dropout,
+        histories=histories,
     ).double()
 
 
@@ -40,7 +46,7 @@ def layers(model: GCNII) -> list[GCN2Layer]:
 
 @pytest.mark.parametrize("shared_weights", [True, False])
 @pytest.mark.parametrize("num_layers", [1, 4])
-def test_gcnii_is_that_of_torch_geometric(graph: Graph, num_layers: int, shared_weights: bool) -> None:
+def test_gcnii_equals_that_of_torch_geometric(graph: Graph, num_layers: int, shared_weights: bool) -> None:
     nn = pytest.importorskip("torch_geometric.nn")
     model = make(num_layers, shared_weights=shared_weights)
     theirs = []
@@ -72,7 +78,7 @@ def test_gcnii_is_that_of_torch_geometric(graph: Graph, num_layers: int, shared_
         torch.testing.assert_close(p.grad, q.grad, rtol=0, atol=1e-12)
 
 
-def test_a_layer_is_the_equation_and_nears_the_identity_with_depth(graph: Graph) -> None:
+def test_a_layer_is_the_equation_and_approaches_the_identity_with_depth(graph: Graph) -> None:
     model = make(5)
     assert [layer.beta for layer in layers(model)] == [math.log(0.7 / depth + 1) for depth in range(1, 6)]
     layer = layers(model)[2]
@@ -83,7 +89,7 @@ def test_a_layer_is_the_equation_and_nears_the_identity_with_depth(graph: Graph)
     torch.testing.assert_close(layer(x, x_0, graph.adj), expected, rtol=0, atol=1e-12)
 
 
-def test_dropout_spares_the_initial_features(graph: Graph) -> None:
+def test_dropout_does_not_act_on_the_initial_features(graph: Graph) -> None:
     model = make(3, dropout=0.5)
     seen: list[Tensor] = []
     for layer in model.layers:
@@ -95,6 +101,24 @@ def test_dropout_spares_the_initial_features(graph: Graph) -> None:
     assert not torch.equal(model(Batch.full(graph, 3)), model(Batch.full(graph, 3)))
 
 
+def test_histories_are_stored_before_dropout(graph: Graph) -> None:
+    histories = [open_history(60, 8, Mix(1.0), dtype=torch.float64, compute_dtype=torch.float64) for _ in range(2)]
+    model = make(3, norm="batch", dropout=0.5, histories=histories)
+    outputs: list[Tensor] = []
+    for norm in model.norms:
+        norm.register_forward_hook(lambda _module, _inputs, out: outputs.append(out.detach()))
+    model(Batch.full(graph, 3))
+    for history, output in zip(histories, outputs, strict=False):
+        assert torch.equal(history.values.read(torch.arange(60)), F.relu(output))
+
+
+def test_the_output_of_the_last_linear_layer_is_returned_unchanged(graph: Graph) -> None:
+    model = make(2, dropout=0.9)
+    outputs: list[Tensor] = []
+    model.last.register_forward_hook(lambda _module, _inputs, out: outputs.append(out))
+    assert torch.equal(model(Batch.full(graph, 2)), outputs[0])
+
+
 def test_layers_begin_with_the_convolutions_and_end_with_the_linear_ones() -> None:
     model = make(3, norm="batch", shared_weights=False)
     groups = model.layer_parameters()
@@ -103,6 +127,6 @@ def test_layers_begin_with_the_convolutions_and_end_with_the_linear_ones() -> No
     assert [[tuple(p.shape) for p in group] for group in groups[3:]] == [[(3, 8), (8,)], [(8, 4), (4,)]]
 
 
-def test_no_layer_is_refused() -> None:
+def test_a_model_without_layers_is_refused() -> None:
     with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
         make(0)

@@ -14,10 +14,9 @@ from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.loader import FullLoader
 from lazygnn.methods import resolve
-from lazygnn.models import smooth_features
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.task import Task
-from lazygnn.transforms import link_similar
+from lazygnn.transforms import link_similar, smooth_features
 
 
 def closed_form(graph: Graph, y: torch.Tensor, alpha: float) -> torch.Tensor:
@@ -29,7 +28,7 @@ def closed_form(graph: Graph, y: torch.Tensor, alpha: float) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.5, 1.0])
-def test_is_the_closed_form(block_graph: Graph, alpha: float) -> None:
+def test_outputs_are_the_closed_form(block_graph: Graph, alpha: float) -> None:
     graph = block_graph.to(torch.float64)
     out = LabelPropagation(alpha, tolerance=1e-13).infer(graph)
     expected = closed_form(graph, F.one_hot(graph.y).double(), alpha)
@@ -39,7 +38,7 @@ def test_is_the_closed_form(block_graph: Graph, alpha: float) -> None:
     torch.testing.assert_close(out.softmax(dim=1).sum(dim=1), torch.ones(60, dtype=torch.float64))
 
 
-def test_every_class_has_its_share_of_all(block_graph: Graph) -> None:
+def test_class_mass_scales_every_class_to_its_training_fraction(block_graph: Graph) -> None:
     graph = block_graph.to(torch.float64)
     train = graph.masks["train"]
     system = torch.eye(60, dtype=torch.float64) - 0.9 * graph.adj.to_dense()
@@ -50,20 +49,22 @@ def test_every_class_has_its_share_of_all(block_graph: Graph) -> None:
     reached = spread.sum(dim=1) > 1e-6
     torch.testing.assert_close(out[reached], (expected / expected.sum(dim=1, keepdim=True))[reached], atol=1e-6, rtol=0)
     numbers = replace(graph, y=graph.y.double()[:, None], task=Task("regression", 1))
-    with pytest.raises(ConfigError, match="`class_mass` shares all out among classes, the task is regression; leave"):
+    with pytest.raises(
+        ConfigError, match="`class_mass` needs a single-label task, the graph has a regression task; remove"
+    ):
         LabelPropagation(0.1, class_mass=True).infer(numbers)
 
 
-def test_what_cannot_be_shared_out_leaves_no_folder(block_arrays: dict[str, Any], tmp_path: Path) -> None:
+def test_class_mass_without_classes_leaves_no_run_folder(block_arrays: dict[str, Any], tmp_path: Path) -> None:
     arrays = block_arrays | {"y": block_arrays["x"][:, 0]}
     np.savez(tmp_path / "numbers.npz", **arrays, task="regression")
     config = resolve("label-propagation", str(tmp_path / "numbers.npz"), {"class_mass": True})
-    with pytest.raises(ConfigError, match="`class_mass` shares all out among classes"):
+    with pytest.raises(ConfigError, match="`class_mass` needs a single-label task"):
         workflow.train(config, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_similar_nodes_are_linked_where_asked(arrays_file: Path, tmp_path: Path) -> None:
+def test_similar_nodes_are_linked_with_feature_neighbors(arrays_file: Path, tmp_path: Path) -> None:
     values = {"feature_neighbors": 5, "feature_hops": 2, "feature_weight": 1.0, "class_mass": True}
     result = workflow.train(resolve("label-propagation", str(arrays_file), values), tmp_path / "run", quiet=True)
     graph = load_graph(arrays_file)
@@ -76,13 +77,13 @@ def test_similar_nodes_are_linked_where_asked(arrays_file: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("name", "value"), [("feature_hops", 2), ("feature_weight", 0.5)])
-def test_links_that_are_not_made_need_no_options(name: str, value: float) -> None:
+def test_link_options_without_links_are_refused(name: str, value: float) -> None:
     message = f"`{name}` is {value}, `feature_neighbors` 0, so that nodes are not compared; set it too, or leave"
     with pytest.raises(ConfigError, match=message):
         resolve("label-propagation", "block", {name: value})
 
 
-def test_several_labels_and_numbers_are_means_of_what_reaches_a_node(block_arrays: dict[str, Any]) -> None:
+def test_several_labels_and_numbers_are_weighted_means_of_labels(block_arrays: dict[str, Any]) -> None:
     arrays = dict(block_arrays)
     edges, x, y = arrays.pop("edge_index"), arrays.pop("x"), arrays.pop("y")
     many = Graph.from_edges(edges, x, np.stack((y == 0, y < 2), axis=1).astype(float), **arrays, task="multi-label")
@@ -94,7 +95,7 @@ def test_several_labels_and_numbers_are_means_of_what_reaches_a_node(block_array
     torch.testing.assert_close(out, closed_form(numbers, numbers.y.double(), 0.2), atol=1e-6, rtol=0)
 
 
-def test_a_node_that_no_label_reaches_gets_the_shares_of_the_classes() -> None:
+def test_a_node_that_no_label_reaches_gets_the_class_frequencies() -> None:
     graph = Graph.from_edges(
         np.array([[0], [1]]), np.eye(4), np.array([0, 0, 1, 1]), train_mask=np.array([True, True, True, False])
     )
@@ -102,7 +103,7 @@ def test_a_node_that_no_label_reaches_gets_the_shares_of_the_classes() -> None:
     torch.testing.assert_close(out[3], torch.tensor([2 / 3, 1 / 3]))
 
 
-def test_other_labels_than_those_of_training_change_nothing(block_graph: Graph) -> None:
+def test_labels_outside_the_training_nodes_are_not_read(block_graph: Graph) -> None:
     poisoned = block_graph.y.clone()
     others = ~block_graph.masks["train"]
     poisoned[others] = (poisoned[others] + 1) % 3
@@ -112,7 +113,9 @@ def test_other_labels_than_those_of_training_change_nothing(block_graph: Graph) 
     assert torch.equal(model.infer(block_graph), model.infer(replace(block_graph, y=poisoned)))
 
 
-def test_goes_through_the_whole_workflow_without_weights(block_graph: Graph, tmp_path: Path, arrays_file: Path) -> None:
+def test_a_run_without_weights_is_trained_evaluated_and_resumed(
+    block_graph: Graph, tmp_path: Path, arrays_file: Path
+) -> None:
     result = workflow.train(resolve("label-propagation", str(arrays_file), {}), tmp_path / "run", quiet=True)
     assert result["epochs"] == 0
     assert result["test"] > 0.6
@@ -130,7 +133,7 @@ def arrays_file(block_arrays: dict[str, Any], tmp_path: Path) -> Path:
     return tmp_path / "block.npz"
 
 
-def test_says_that_there_is_nothing_to_train(block_graph: Graph, arrays_file: Path, tmp_path: Path) -> None:
+def test_training_epochs_are_refused(block_graph: Graph, arrays_file: Path, tmp_path: Path) -> None:
     (batch,) = FullLoader(block_graph, 0)
     with pytest.raises(ConfigError, match="has no weights to train; set `epochs=0`"):
         LabelPropagation(0.1)(batch)
@@ -138,7 +141,7 @@ def test_says_that_there_is_nothing_to_train(block_graph: Graph, arrays_file: Pa
         workflow.train(resolve("label-propagation", str(arrays_file), {"epochs": 3}), tmp_path / "run", quiet=True)
 
 
-def test_needs_labels_to_propagate(block_graph: Graph) -> None:
+def test_a_graph_without_training_nodes_is_refused(block_graph: Graph) -> None:
     with pytest.raises(GraphError, match="has no training nodes"):
         LabelPropagation(0.1).infer(replace(block_graph, masks={}))
     with pytest.raises(ValueError, match=r"`alpha` must lie in \(0, 1\], got 0"):

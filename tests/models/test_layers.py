@@ -70,7 +70,7 @@ def test_a_linear_layer_may_have_no_bias() -> None:
         torch.testing.assert_close(layer(x).detach(), features()[0] @ layer.weight.detach())
 
 
-def test_a_bias_in_front_of_a_batch_norm_would_change_nothing() -> None:
+def test_a_bias_before_a_batch_norm_would_change_nothing() -> None:
     model = MLP(6, 5, 3, mlp_layers=3, norm="batch", dropout=0.0).double()
     biases = [linear.bias for linear in model.linears if isinstance(linear, Linear)]
     assert [bias is None for bias in biases] == [True, True, False]
@@ -96,7 +96,7 @@ def test_an_mlp_needs_a_layer() -> None:
         MLP(3, 4, 2, mlp_layers=0)
 
 
-def test_dropout_acts_in_training_alone() -> None:
+def test_dropout_acts_in_training_only() -> None:
     x, _ = features()
     torch.manual_seed(0)
     for model in (
@@ -105,6 +105,16 @@ def test_dropout_acts_in_training_alone() -> None:
     ):
         assert not torch.equal(model.train()(x), model(x))
         assert torch.equal(model.eval()(x), model(x))
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+@pytest.mark.parametrize("mlp_layers", [1, 3])
+def test_the_output_of_the_last_linear_layer_is_returned_unchanged(norm: NormKind, mlp_layers: int) -> None:
+    torch.manual_seed(0)
+    model = MLP(6, 64, 3, mlp_layers=mlp_layers, norm=norm, dropout=0.9, input_dropout=0.5)
+    outputs: list[Tensor] = []
+    model.linears[-1].register_forward_hook(lambda _module, _inputs, out: outputs.append(out.clone()))
+    assert torch.equal(model(features()[0]), outputs[0])
 
 
 def test_input_dropout_of_sparse_features_drops_stored_entries() -> None:
@@ -120,7 +130,7 @@ def test_input_dropout_of_sparse_features_drops_stored_entries() -> None:
     assert drop(x, 0.25, training=False) is x
 
 
-def test_batch_statistics_come_from_the_targets_alone() -> None:
+def test_batch_statistics_are_those_of_the_targets() -> None:
     torch.manual_seed(0)
     x = torch.randn(10, 4, dtype=torch.float64) * torch.arange(1, 5) + 3
     ours, plain = TargetBatchNorm(4).double(), nn.BatchNorm1d(4).double()
@@ -134,13 +144,13 @@ def test_batch_statistics_come_from_the_targets_alone() -> None:
     torch.testing.assert_close(ours.running_mean, plain.running_mean, rtol=0, atol=0)
     torch.testing.assert_close(ours.running_var, plain.running_var, rtol=0, atol=0)
     assert int(ours.num_batches_tracked or 0) == 1
-    # the halo is normalised with the numbers of the targets
+    # the halo is normalized with the statistics of the targets
     mean, variance = x[:6].mean(dim=0), x[:6].var(dim=0, correction=0)
     halo = (x[6:] - mean) / (variance + ours.eps).sqrt() * ours.weight + ours.bias
     torch.testing.assert_close(out[6:], halo, rtol=0, atol=1e-12)
 
 
-def test_the_halo_does_not_change_what_targets_get() -> None:
+def test_the_halo_does_not_change_the_outputs_of_targets() -> None:
     torch.manual_seed(0)
     x = torch.randn(10, 6)
     other = torch.cat((x[:7], 100 * torch.randn(3, 6)))
@@ -149,7 +159,7 @@ def test_the_halo_does_not_change_what_targets_get() -> None:
     assert not torch.equal(model(x)[:7], model(other)[:7])
 
 
-def test_without_a_halo_or_in_evaluation_it_is_plain_batch_norm() -> None:
+def test_without_a_halo_or_in_evaluation_the_norm_is_plain_batch_norm() -> None:
     x = torch.randn(10, 4)
     ours, plain = TargetBatchNorm(4), nn.BatchNorm1d(4)
     for num_targets in (None, 10):
@@ -167,16 +177,14 @@ def test_layers_cover_every_parameter_once(norm: NormKind, mlp_layers: int) -> N
     assert len(groups) == mlp_layers
     listed = [id(p) for group in groups for p in group]
     assert sorted(listed) == sorted(id(p) for p in model.parameters())
-    # in front of a batch norm there is no bias
+    # a linear layer before a batch norm has no bias
     assert all(len(group) == {"none": 2, "batch": 3, "layer": 4}[norm] for group in groups[:-1])
     assert len(groups[-1]) == 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("p", [0.5, 0.3])
-def test_relu_and_dropout_in_one_drop_what_relu_gives_and_pass_the_same_entries_back(
-    p: float, dtype: torch.dtype
-) -> None:
+def test_fused_relu_and_dropout_drop_the_same_entries_in_both_passes(p: float, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     x, grad = torch.randn(2, 400, 30, dtype=dtype)
     x.requires_grad_()
@@ -191,14 +199,14 @@ def test_relu_and_dropout_in_one_drop_what_relu_gives_and_pass_the_same_entries_
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (1.0, True), (0.5, False)])
-def test_relu_and_dropout_in_one_know_their_limits(p: float, training: bool) -> None:
+def test_fused_relu_and_dropout_equal_the_separate_ones_without_random_draws(p: float, training: bool) -> None:
     x = torch.randn(40, 30)
     assert torch.equal(relu_dropout(x, p, training), F.dropout(F.relu(x), p, training))
 
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Stands in for fused activations, which mark what they are given; lists which of them were used."""
+    """Replaces the fused activations; lists the names of those that were called."""
     used: list[str] = []
 
     def stand_in(name: str) -> Callable[..., Tensor]:
@@ -215,7 +223,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(("norm", "name"), [("batch", "batch_norm_relu_dropout"), ("layer", "relu_dropout")])
-def test_an_mlp_uses_fused_activations_where_there_are(norm: NormKind, name: str, kernels: list[str]) -> None:
+def test_an_mlp_uses_fused_activations_where_available(norm: NormKind, name: str, kernels: list[str]) -> None:
     model = MLP(6, 5, 3, mlp_layers=3, norm=norm)
     model(features()[0])
     model(features()[0], 8)
@@ -234,7 +242,7 @@ def test_an_mlp_uses_fused_activations_where_there_are(norm: NormKind, name: str
     ],
     ids=["halo", "frozen", "float64", "cumulative"],
 )
-def test_a_norm_that_the_kernels_do_not_know_is_plain(
+def test_a_norm_that_the_kernels_do_not_support_is_plain(
     num_targets: int | None, change: Callable[[nn.Module], object], kernels: list[str]
 ) -> None:
     ours, plain, x = TargetBatchNorm(6), TargetBatchNorm(6), features()[0]
@@ -246,7 +254,7 @@ def test_a_norm_that_the_kernels_do_not_know_is_plain(
     assert kernels == []
 
 
-def test_a_norm_refuses_what_torch_refuses(kernels: list[str]) -> None:
+def test_a_fused_norm_raises_the_errors_of_torch(kernels: list[str]) -> None:
     with pytest.raises(ValueError, match="more than 1 value per channel"):
         TargetBatchNorm(6).relu_dropout(torch.ones(1, 6), None, 0.5, True)
     with pytest.raises(RuntimeError, match="running_mean should contain 5 elements"):
@@ -254,7 +262,7 @@ def test_a_norm_refuses_what_torch_refuses(kernels: list[str]) -> None:
     assert kernels == []
 
 
-def test_a_hidden_layer_keeps_two_activations_for_backward() -> None:
+def test_a_hidden_layer_saves_two_activations_for_backward() -> None:
     model, kept = MLP(6, 50, 3, mlp_layers=3, norm="batch", dropout=0.5), dict[int, int]()
 
     def pack(tensor: Tensor) -> Tensor:
@@ -264,12 +272,12 @@ def test_a_hidden_layer_keeps_two_activations_for_backward() -> None:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         model(features()[0])
-    # what the norm sees and what the next layer sees
+    # the input of the norm and the input of the next layer
     assert sum(kept.values()) == 2 * 2 * 8 * 50 * 4
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer", "none"])
-def test_norms_hand_out_the_type_they_are_given(norm: NormKind) -> None:
+def test_norms_return_the_dtype_of_their_input(norm: NormKind) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert make_norm(norm, 4)(torch.randn(6, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
@@ -284,7 +292,7 @@ def test_statistics_of_targets_are_float32_under_autocast() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
-def test_sparse_and_dense_features_have_one_type_under_autocast() -> None:
+def test_sparse_and_dense_features_give_one_dtype_under_autocast() -> None:
     layer = Linear(6, 2)
     results = []
     for x in features():

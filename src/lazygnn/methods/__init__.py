@@ -21,6 +21,7 @@ from lazygnn.methods.sampled import CLUSTER_GCN, GRAPHSAGE
 from lazygnn.model import Model
 from lazygnn.models import MLP
 from lazygnn.partitioning import partition
+from lazygnn.transforms import row_normalize
 
 __all__ = [
     "METHODS",
@@ -202,7 +203,7 @@ def build_model(config: Config, graph: Graph, place: Place) -> Model:
 def place_graph(config: Config, graph: Graph, device: torch.device) -> Graph:
     """The graph as a method wants to see it: features scaled, on the device unless it is to stay, then prepared."""
     options = method_options(config)
-    graph = graph.row_normalized() if options.normalize_features else graph
+    graph = row_normalize(graph) if options.normalize_features else graph
     stays = isinstance(options, ClusterOptions) and options.features == "host"
     return find_method(config.method).prepare(options, graph if stays else graph.to(device))
 

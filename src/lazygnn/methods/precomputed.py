@@ -10,8 +10,8 @@ from lazygnn.graph import Graph
 from lazygnn.loader import FullLoader, RowLoader
 from lazygnn.methods.base import Cut, Method, MethodOptions, Place
 from lazygnn.model import Model
-from lazygnn.models import SGC, SIGN, LabelPropagation, smooth_features, stack_features
-from lazygnn.transforms import link_similar
+from lazygnn.models import SGC, SIGN, LabelPropagation
+from lazygnn.transforms import link_similar, smooth_features, stack_features
 
 
 class SGCOptions(MethodOptions):

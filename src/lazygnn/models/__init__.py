@@ -1,4 +1,4 @@
-"""Models: each `forward` is the equation."""
+"""Models; the `forward` of each is its equation."""
 
 from lazygnn.models.cluster_gcn import ClusterGCN
 from lazygnn.models.decoupled import Decoupled
@@ -6,8 +6,10 @@ from lazygnn.models.gcn import GCN
 from lazygnn.models.gcnii import GCNII
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
-from lazygnn.models.precomputed import SGC, SIGN, smooth_features, stack_features
 from lazygnn.models.sage import SAGE
+from lazygnn.models.sgc import SGC
+from lazygnn.models.sign import SIGN
+from lazygnn.models.stack import Stack
 
 __all__ = [
     "GCN",
@@ -19,6 +21,5 @@ __all__ = [
     "ClusterGCN",
     "Decoupled",
     "LabelPropagation",
-    "smooth_features",
-    "stack_features",
+    "Stack",
 ]

@@ -1,4 +1,4 @@
-"""Cluster-GCN: a GCN on batches without a halo, whose matrix is normalised anew among the nodes of the batch."""
+"""Cluster-GCN: a GCN on batches without a halo; the matrix is normalized again within each batch."""
 
 from dataclasses import replace
 
@@ -15,11 +15,11 @@ from lazygnn.ops import Adjacency
 class ClusterGCN(Model):
     """A GCN with `A' + lambda diag(A')`, Eq. (11) of Chiang et al., KDD 2019; https://arxiv.org/abs/1905.07953.
 
-    `A' = (D + I)^-1 (A + I)` with the degrees of the batch in training and those of the graph in inference.
+    `A' = (D + I)^-1 (A + I)` has the degrees of the batch in training and those of the graph in inference.
 
     Args:
         gcn: The layers.
-        diag_lambda: How much more a node counts for itself; 0 leaves the plain mean.
+        diag_lambda: Extra weight of the node itself; 0 gives the plain mean.
     """
 
     replayable = True
@@ -32,29 +32,35 @@ class ClusterGCN(Model):
         self.diag_lambda = diag_lambda
 
     def forward(self, batch: Batch) -> Tensor:
-        """Outputs of the targets, [T, C]; the batch needs a square matrix, the same at every layer."""
+        """Returns the outputs of the targets, [T, C]; every layer uses the same square matrix."""
         adj = batch.adjs[0]
         if adj.num_rows != adj.num_cols:
-            raise ValueError(f"Cluster-GCN takes batches without a halo, got a matrix of shape {adj.shape}")
-        # the pattern keeps what it knows about its transpose from one visit of a batch to the next
+            raise ValueError(
+                f"Cluster-GCN needs batches without a halo, got a matrix of shape {adj.shape}; "
+                'build the loader with `halo="none"`'
+            )
+        # `with_value` shares the cached transpose of the pattern between visits of a batch
         mean = adj.with_value(enhanced_mean(adj, self.diag_lambda))
         out: Tensor = self.gcn(replace(batch, adjs=[mean] * len(batch.adjs)))
         return out
 
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
-        """Outputs of every node, [N, C], over the whole graph."""
+        """Returns the outputs of every node, [N, C], over the whole graph."""
         adj = graph.adj
         mean = Adjacency(adj.rowptr, adj.col, enhanced_mean(adj, self.diag_lambda), adj.num_cols)
         return self.gcn.infer(replace(graph, adj=mean))
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
-        """The weights layer by layer."""
+        """Returns the weights layer by layer."""
         return self.gcn.layer_parameters()
 
 
 def enhanced_mean(adj: Adjacency, diag_lambda: float) -> Tensor:
-    """`A' + lambda diag(A')` at the stored entries of a square matrix with self-loops; edges count alike, [E]."""
+    """Returns `A' + lambda diag(A')` at the stored entries of a square matrix with self-loops, [E].
+
+    All edges count the same, whatever their weight.
+    """
     row = adj.row_index()
     mean = adj.rowptr.diff().to(adj.value.dtype).clamp(min=1).reciprocal()[row]
     return torch.where(adj.col == row, (1 + diag_lambda) * mean, mean)

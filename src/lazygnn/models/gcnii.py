@@ -1,4 +1,4 @@
-"""GCNII: deep convolutions that keep hold of their input, over the whole graph or, with histories, over parts of it.
+"""GCNII: deep convolutions with a residual connection to their input, over the whole graph or parts of it.
 
 `T` targets of a batch, `N` nodes of the graph, `H` hidden channels, `C` outputs.
 """
@@ -18,6 +18,7 @@ from lazygnn.history import History
 from lazygnn.inference import by_columns, by_rows, evaluating
 from lazygnn.model import Model
 from lazygnn.models.layers import Linear, NormKind, drop, make_norm
+from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Adjacency, Csr, aggregate, spmm
 from lazygnn.propagation import LayerMemory, layer_matrices
 
@@ -25,21 +26,21 @@ from lazygnn.propagation import LayerMemory, layer_matrices
 class GCNII(Model):
     """`x <- relu(((1 - alpha) A x + alpha x_0) ((1 - beta_l) I + beta_l W_l))`, `beta_l = log(theta / l + 1)`.
 
-    `x_0` comes from a linear layer with ReLU, the outputs from another linear layer. Chen et al., ICML 2020,
+    A linear layer with ReLU computes `x_0`, another linear layer the outputs. Chen et al., ICML 2020,
     https://arxiv.org/abs/2007.02133; with histories as in Fey et al., ICML 2021.
 
     Args:
         in_channels: Width of the features.
-        hidden_channels: Width in between.
+        hidden_channels: Width of the convolutions.
         out_channels: Number of outputs.
         num_layers: Number of convolutions.
         alpha: Weight of `x_0` in every layer.
-        theta: How far a layer may be from the identity; what the authors' code calls `lamda`.
-        shared_weights: One `W_l` for `A x` and `x_0`; two make the variant GCNII*.
-        norm: Normalisation after every convolution.
-        dropout: Share of hidden units dropped in training.
-        input_dropout: Share of input entries dropped in training; of sparse features, stored entries.
-        histories: One after each convolution but the last, for batches with a halo.
+        theta: How far a layer may be from the identity; `lamda` in the authors' code.
+        shared_weights: Whether `A x` and `x_0` share one `W_l`; with two, the model is GCNII*.
+        norm: Normalization after every convolution.
+        dropout: Fraction of hidden units dropped in training.
+        input_dropout: Fraction of input entries dropped in training; for sparse features, of the stored entries.
+        histories: One for each convolution but the last, for batches with a halo.
     """
 
     replayable = True
@@ -74,44 +75,43 @@ class GCNII(Model):
         self.input_dropout = input_dropout
 
     def forward(self, batch: Batch) -> Tensor:
-        """Outputs of the targets, [T, C]."""
+        """Returns the outputs of the targets, [T, C]."""
         adjs = layer_matrices(batch, len(self.layers))
-        x = x_0 = self._enter(drop(batch.x, self.input_dropout, self.training))
-        for index, (layer, norm) in enumerate(zip(self.layers, self.norms, strict=True)):
+        x = x_0 = self._first(drop(batch.x, self.input_dropout, self.training))
+        for index, (layer, norm, adj) in enumerate(zip(self.layers, self.norms, adjs, strict=True)):
             x = x if index == 0 else self.memory(index - 1, x, batch)
             x = F.dropout(x, self.dropout, self.training)
-            x = F.relu(norm(layer(x, x_0, adjs[index])))
+            x = F.relu(norm(layer(x, x_0, adj)))
         out: Tensor = self.last(F.dropout(x, self.dropout, self.training))
         return out
 
     def fill(self, batch: Batch) -> None:
-        """Remembers every layer of the targets."""
+        """Stores the output of every convolution but the last for the targets."""
         with torch.no_grad():
             self(batch)
 
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
-        """Outputs of every node, [N, C], where the graph lies, layer by layer."""
+        """Returns the outputs of every node, [N, C], on the device of the graph, layer by layer."""
         adj = graph.adj.to(self.device)
         with evaluating(self):
-            x = x_0 = by_rows(self._enter, self.device, graph.x)
+            x = x_0 = by_rows(self._first, self.device, graph.x)
             for layer, norm in zip(cast(list[GCN2Layer], list(self.layers)), self.norms, strict=True):
                 x = by_columns(partial(spmm, adj), x, self.device)
                 x = by_rows(partial(_finish, layer, norm), self.device, x, x_0)
             return by_rows(self.last, self.device, x)
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
-        """The weights of the convolutions, then those of the two linear layers: the authors decay them apart."""
-        convolutions = zip(self.layers, self.norms, strict=True)
-        groups = [[*layer.parameters(), *norm.parameters()] for layer, norm in convolutions]
-        return [*groups, list(self.first.parameters()), list(self.last.parameters())]
+        """Returns the weights of the convolutions, then of the two linear layers, which have a decay of their own."""
+        linears = parameters_by_layer([self.first, self.last], [])
+        return parameters_by_layer(self.layers, self.norms) + linears
 
-    def _enter(self, x: Tensor | Csr) -> Tensor:
+    def _first(self, x: Tensor | Csr) -> Tensor:
         return F.relu(self.first(x))
 
 
 class GCN2Layer(nn.Module):
-    """`((1 - alpha) A x + alpha x_0) ((1 - beta) I + beta W)`, or with a second matrix for the part of `x_0`."""
+    """`((1 - alpha) A x + alpha x_0) ((1 - beta) I + beta W)`, or with a second weight for `x_0`."""
 
     def __init__(self, channels: int, *, alpha: float, beta: float, shared_weights: bool = True) -> None:
         super().__init__()
@@ -121,11 +121,11 @@ class GCN2Layer(nn.Module):
         self.initial_weight = None if shared_weights else _uniform(channels)  # [H, H]
 
     def forward(self, x: Tensor, x_0: Tensor, adj: Adjacency) -> Tensor:
-        """The layer for the rows of `adj`."""
+        """Computes the rows of `adj`."""
         return self.combine(aggregate(adj, x), x_0[: adj.num_rows])
 
     def combine(self, aggregated: Tensor, x_0: Tensor) -> Tensor:
-        """The layer after `A x` is known."""
+        """Computes the layer from `A x`."""
         if self.initial_weight is None:
             return self._near_identity(torch.lerp(aggregated, x_0, self.alpha), self.weight)
         near = self._near_identity((1 - self.alpha) * aggregated, self.weight)
@@ -140,6 +140,6 @@ def _finish(layer: GCN2Layer, norm: nn.Module, aggregated: Tensor, x_0: Tensor) 
 
 
 def _uniform(channels: int) -> nn.Parameter:
-    # as the authors do
+    # the bound of the authors' code
     bound = 1 / math.sqrt(channels)
     return nn.Parameter(torch.empty(channels, channels).uniform_(-bound, bound))

@@ -1,4 +1,4 @@
-"""Label propagation: the labels of the training nodes spread over the graph, without weights."""
+"""Label propagation: the labels of the training nodes, propagated over the graph; there are no weights."""
 
 import torch
 from torch import Tensor, nn
@@ -10,42 +10,42 @@ from lazygnn.graph import Graph
 from lazygnn.inference import by_columns
 from lazygnn.model import Model
 
-# weight of the training nodes' mean label beside what reaches a node: what a node gets that nothing reaches
+# weight of the mean label of the training nodes, which decides where no label reaches a node
 _PRIOR = 1e-9
 
 
 class LabelPropagation(Model):
-    """`F = alpha (I - (1 - alpha) A)^-1 Y` (Zhou et al., NeurIPS 2003), `Y` zero but for the training nodes.
+    """`F = alpha (I - (1 - alpha) A)^-1 Y`, Zhou et al., NeurIPS 2003; `Y` is zero except on training nodes.
 
-    `A` is the library's, self-loops included; `alpha` is one minus theirs. What comes out is `F` relative to the same
-    propagation of the training mask, a mean of labels: as logits for classes, as it is for numbers.
+    `A` includes self-loops; `alpha` is one minus theirs. The output is `F` divided by the same propagation of the
+    training mask, which is a weighted mean of labels: as logits for classes, as it is for regression.
 
     Args:
         alpha: Weight of the labels in every step, in (0, 1].
         tolerance: Relative error of the solution.
-        class_mass: Whether every class is scaled to the share of all that it has among the training nodes (Zhu et al.,
-            ICML 2003, Section 4), so that well-connected labels do not take the rest.
+        class_mass: Whether the total of every class is scaled to its fraction of the training nodes (Zhu et al.,
+            ICML 2003, Section 4), so that classes with many edges do not dominate.
     """
 
     def __init__(self, alpha: float, *, tolerance: float = 1e-6, class_mass: bool = False) -> None:
         super().__init__()
         check_alpha(alpha)
         self.alpha, self.tolerance, self.class_mass = alpha, tolerance, class_mass
-        # says where the model is, which has no weights to say so
-        self.register_buffer("place", torch.empty(0), persistent=False)
+        # `.to(device)` moves it, so that it tells the device of a model without weights
+        self.register_buffer("anchor", torch.empty(0), persistent=False)
 
     @property
     def device(self) -> torch.device:
-        """Where labels are propagated."""
-        return self.get_buffer("place").device
+        """Returns the device on which labels are propagated."""
+        return self.get_buffer("anchor").device
 
     def forward(self, batch: Batch) -> Tensor:  # noqa: ARG002
-        """There is nothing to learn."""
+        """Raises an error: there is nothing to learn."""
         raise ConfigError("`label-propagation` has no weights to train; set `epochs=0`")
 
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
-        """Outputs of every node, [N, C]; of all labels it reads those of the training nodes alone."""
+        """Returns the outputs of every node, [N, C]; reads the labels of the training nodes only."""
         self.check_task(graph)
         labels, train = _training_labels(graph)
         adj = graph.adj.to(self.device)
@@ -55,7 +55,7 @@ class LabelPropagation(Model):
 
         spread = by_columns(propagate, torch.cat((labels, train[:, None]), dim=1), self.device)
         mean = labels.sum(dim=0) / train.sum()
-        # neither can spread to less than zero, but for the error of the solution
+        # both are non-negative, except for the error of the solution
         spread, mass = spread[:, :-1], spread[:, -1:].clamp(min=0)
         if self.class_mass:
             spread = spread.clamp(min=0)
@@ -67,19 +67,19 @@ class LabelPropagation(Model):
         return mean.logit(eps=1e-6) if graph.task.kind == "multi-label" else mean
 
     def check_task(self, graph: Graph) -> None:
-        """Refuses to share out among classes where there are none."""
+        """Raises an error if `class_mass` is set for a task without classes."""
         if self.class_mass and graph.task.kind != "single-label":
             raise ConfigError(
-                f"`class_mass` shares all out among classes, the task is {graph.task.kind}; leave `class_mass` out"
+                f"`class_mass` needs a single-label task, the graph has a {graph.task.kind} task; remove `class_mass`"
             )
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
-        """None."""
+        """Returns no layers."""
         return []
 
 
 def _training_labels(graph: Graph) -> tuple[Tensor, Tensor]:
-    """`Y`, [N, C], and the training mask as numbers, [N]."""
+    """Returns `Y`, [N, C], and the training mask as floats, [N]."""
     dtype, num_train = graph.adj.value.dtype, graph.num_train
     mask = graph.masks["train"]
     known = graph.y[mask]

@@ -1,6 +1,5 @@
-"""The transform of decoupled models: an MLP that takes dense and sparse features."""
+"""The MLP that transforms dense and sparse features, and the norms and dropout that all models share."""
 
-import math
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -9,22 +8,23 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from lazygnn.models.parameters import glorot, parameters_by_layer
 from lazygnn.ops import Csr, activations, aggregate, dropout_
 
 NormKind = Literal["batch", "layer", "none"]
 
 
 class MLP(nn.Module):
-    """`mlp_layers` linear layers with normalisation, ReLU and dropout between them; `f` of Eq. (2).
+    """`mlp_layers` linear layers with normalization, ReLU and dropout between them; `f` of Eq. (2).
 
     Args:
         in_channels: Width of the features.
-        hidden_channels: Width in between.
-        out_channels: Width of the result.
+        hidden_channels: Width of the hidden layers.
+        out_channels: Width of the output.
         mlp_layers: Number of linear layers.
-        norm: Normalisation after every layer but the last; `batch` looks at the targets of a batch alone.
-        dropout: Share of hidden units dropped in training.
-        input_dropout: Share of input entries dropped in training; of sparse features, stored entries.
+        norm: Normalization after every layer but the last; `batch` takes its statistics from the targets only.
+        dropout: Fraction of hidden units dropped in training.
+        input_dropout: Fraction of input entries dropped in training; for sparse features, of the stored entries.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class MLP(nn.Module):
         if mlp_layers < 1:
             raise ValueError(f"`mlp_layers` must be at least 1, got {mlp_layers}")
         sizes = [in_channels, *[hidden_channels] * (mlp_layers - 1), out_channels]
-        # a batch norm takes away whatever is added in front of it
+        # batch norm subtracts the mean, and a bias with it
         biases = [*[norm != "batch"] * (mlp_layers - 1), True]
         layers = zip(pairwise(sizes), biases, strict=True)
         self.linears = nn.ModuleList(Linear(a, b, bias=bias) for (a, b), bias in layers)
@@ -51,7 +51,7 @@ class MLP(nn.Module):
         self.input_dropout = input_dropout
 
     def forward(self, x: Tensor | Csr, num_targets: int | None = None) -> Tensor:
-        """Transforms every row; batch statistics come from the first `num_targets` rows, all by default."""
+        """Transforms every row; batch statistics are those of the first `num_targets` rows, all by default."""
         h = drop(x, self.input_dropout, self.training)
         for linear, norm in zip(self.linears, self.norms, strict=False):
             h = linear(h)
@@ -63,28 +63,23 @@ class MLP(nn.Module):
         return out
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
-        """The weights layer by layer, from input to output; a norm belongs to the layer before it."""
-        groups = [list(linear.parameters()) for linear in self.linears]
-        for group, norm in zip(groups, self.norms, strict=False):
-            group.extend(norm.parameters())
-        return groups
+        """Returns the weights layer by layer, from input to output; a norm belongs to the layer before it."""
+        return parameters_by_layer(self.linears, self.norms)
 
 
 class Linear(nn.Module):
-    """`x W + b` for dense or sparse `x`; the weight is kept as [in, out], the form a sparse product needs."""
+    """`x W + b` for dense or sparse `x`; the weight has shape [in, out], as a sparse product needs it."""
 
     def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True) -> None:
         super().__init__()
-        # Glorot, as in APPNP and GCN; the bias starts at zero
-        bound = math.sqrt(6 / (in_channels + out_channels))
-        self.weight = nn.Parameter(torch.empty(in_channels, out_channels).uniform_(-bound, bound))
+        self.weight = glorot(in_channels, out_channels)
         if bias:
             self.bias = nn.Parameter(torch.zeros(out_channels))
         else:
             self.register_parameter("bias", None)
 
     def forward(self, x: Tensor | Csr) -> Tensor:
-        """Multiplies; sparse rows are never made dense."""
+        """Returns `x W + b`; sparse rows are never made dense."""
         if isinstance(x, Csr):
             out = aggregate(x, autocasted(self.weight))
             return out if self.bias is None else out + autocasted(self.bias)
@@ -92,21 +87,21 @@ class Linear(nn.Module):
 
 
 class TargetBatchNorm(nn.BatchNorm1d):
-    """Batch norm whose statistics see the targets of a batch and not its halo."""
+    """Batch norm with the statistics of the targets of a batch, without its halo."""
 
     def forward(self, x: Tensor, num_targets: int | None = None) -> Tensor:
-        """Normalises all rows with the statistics of the first `num_targets`."""
+        """Normalizes all rows with the statistics of the first `num_targets`."""
         if not self.training or num_targets is None or num_targets == len(x):
             return super().forward(x)
         targets = super().forward(x[:num_targets])
-        # statistics have the type of the weights, which under autocast is not that of `x`
+        # statistics have the dtype of the weights, which differs from that of `x` under autocast
         seen = x[:num_targets].detach().to(self.weight.dtype)
         variance, mean = torch.var_mean(seen, dim=0, correction=0)
         halo = F.batch_norm(x[num_targets:], mean, variance, self.weight, self.bias, training=False, eps=self.eps)
         return torch.cat((targets, halo))
 
     def relu_dropout(self, x: Tensor, num_targets: int | None, p: float, training: bool) -> Tensor:
-        """`dropout(relu(...))` of the same, in one where there are kernels for it."""
+        """Returns `dropout(relu(self(x)))`, as one kernel where there is one."""
         kernels = activations(x) if training and 0 <= p < 1 and self._can_fuse(x, num_targets) else None
         if kernels is None:
             return relu_dropout(self(x, num_targets), p, training)
@@ -114,8 +109,8 @@ class TargetBatchNorm(nn.BatchNorm1d):
         return out
 
     def _can_fuse(self, x: Tensor, num_targets: int | None) -> bool:
-        """Whether all rows count, and there is nothing to refuse: of one row there is no variance."""
-        # a compiler fuses by itself
+        """Returns whether the kernel applies: statistics over all rows, more than one of them, default options."""
+        # `torch.compile` fuses on its own
         if torch.compiler.is_compiling():
             return False
         usual = self.affine and self.track_running_stats and self.momentum is not None
@@ -124,16 +119,16 @@ class TargetBatchNorm(nn.BatchNorm1d):
 
 
 class TypedLayerNorm(nn.LayerNorm):
-    """Layer norm whose result has the type of its input, where autocast would hand out float32."""
+    """Layer norm with an output of the input's dtype, where autocast would return float32."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalises every row."""
+        """Normalizes every row."""
         return super().forward(x).to(x.dtype)
 
 
 def relu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """`dropout(relu(x))`, which keeps nothing for the backward pass but its result, as the next layer does anyway."""
-    # a compiler sees to that itself
+    """Returns `dropout(relu(x))` and saves only this output for backward, which the next layer saves anyway."""
+    # `torch.compile` fuses on its own
     if not training or not 0 < p < 1 or torch.compiler.is_compiling():
         return F.dropout(F.relu(x), p, training)
     kernels = activations(x)
@@ -152,26 +147,26 @@ class _ReluDropout(Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (out,) = ctx.saved_tensors
-        # what was kept and positive is positive still, all else is zero
+        # the output is positive exactly where the input was positive and kept
         passed: Tensor = torch.ops.aten.threshold_backward(grad, out, 0)
         return passed.mul_(ctx.scale), None
 
 
 def autocasted(weight: Tensor) -> Tensor:
-    """The weight as autocast would hand it to a dense product; a product of our own it does not know."""
+    """Casts a weight as autocast does for dense products; it does not know our sparse ones."""
     kind = weight.device.type
     return weight.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else weight
 
 
 def drop(x: Tensor | Csr, p: float, training: bool) -> Tensor | Csr:
-    """Dropout of dense entries, or of the stored entries of a sparse matrix."""
+    """Applies dropout to dense entries, or to the stored entries of a sparse matrix."""
     if isinstance(x, Csr):
         return x.with_value(F.dropout(x.value, p, training)) if training and p > 0 else x
     return F.dropout(x, p, training)
 
 
 def make_norm(norm: NormKind, channels: int) -> nn.Module:
-    """The normalisation of that name."""
+    """Makes a normalization by name."""
     if norm == "batch":
         return TargetBatchNorm(channels)
     return TypedLayerNorm(channels) if norm == "layer" else nn.Identity()

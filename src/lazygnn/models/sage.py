@@ -1,109 +1,71 @@
-"""GraphSAGE with the mean aggregator, for sampled neighbourhoods in training and whole ones in inference.
+"""GraphSAGE with the mean aggregator: sampled neighbors in training, all neighbors in inference."""
 
-`T` targets of a batch, `R` rows a layer computes, `N` nodes of the graph, `C` outputs.
-"""
-
-import math
-from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
+from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
-from lazygnn.inference import evaluating
-from lazygnn.model import Model
-from lazygnn.models.layers import Linear, NormKind, drop, make_norm, relu_dropout
-from lazygnn.ops import Adjacency, Csr, aggregate
-from lazygnn.propagation import layer_matrices
+from lazygnn.inference import by_columns, by_rows
+from lazygnn.models.layers import Linear, relu_dropout
+from lazygnn.models.parameters import glorot, load_renamed
+from lazygnn.models.stack import Layer, Stack
+from lazygnn.ops import Adjacency, Csr, aggregate, spmm
 
 
-class SAGE(Model):
-    """`num_layers` layers with normalisation, ReLU and dropout between them; https://arxiv.org/abs/1706.02216.
-
-    Hamilton et al., NeurIPS 2017, Algorithm 1 without the scaling to unit length of line 7, as its later users do.
-
-    Args:
-        in_channels: Width of the features.
-        hidden_channels: Width in between.
-        out_channels: Number of outputs.
-        num_layers: Number of layers.
-        norm: Normalisation after every layer but the last.
-        dropout: Share of hidden units dropped in training.
-        input_dropout: Share of input entries dropped in training; of sparse features, stored entries.
-    """
-
-    replayable = True
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        *,
-        num_layers: int,
-        norm: NormKind = "none",
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
-        sizes = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
-        self.layers = nn.ModuleList(SAGELayer(a, b) for a, b in pairwise(sizes))
-        self.norms = nn.ModuleList(make_norm(norm, hidden_channels) for _ in range(num_layers - 1))
-        self.dropout = dropout
-        self.input_dropout = input_dropout
-
-    def forward(self, batch: Batch) -> Tensor:
-        """Outputs of the targets, [T, C]; `batch.adjs` hold means over neighbours, as `NeighborLoader` makes them."""
-        return self._outputs(batch.x, layer_matrices(batch, len(self.layers)))
-
-    @torch.no_grad()
-    def infer(self, graph: Graph) -> Tensor:
-        """Outputs of every node, [N, C], from all neighbours, layer by layer."""
-        mean = mean_of_neighbours(graph.adj)
-        with evaluating(self):
-            return self._outputs(graph.x, [mean] * len(self.layers))
-
-    def layer_parameters(self) -> list[list[nn.Parameter]]:
-        """The weights layer by layer; a norm belongs to the layer before it."""
-        groups = [list(layer.parameters()) for layer in self.layers]
-        for group, norm in zip(groups, self.norms, strict=False):
-            group.extend(norm.parameters())
-        return groups
-
-    def _outputs(self, x: Tensor | Csr, adjs: Sequence[Adjacency]) -> Tensor:
-        h: Tensor = self.layers[0](drop(x, self.input_dropout, self.training), adjs[0])
-        for layer, norm, adj in zip(self.layers[1:], self.norms, adjs[1:], strict=True):
-            h = relu_dropout(norm(h), self.dropout, self.training)
-            h = layer(h, adj)
-        return h
-
-
-class SAGELayer(nn.Module):
-    """`x W + b + mean(x of the neighbours) V`, which is one weight times the two side by side."""
+class SAGELayer(Layer):
+    """`x W + b + mean(x of the neighbors) V`, which is one weight applied to both, concatenated."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
+        super().__init__(in_channels, out_channels)
         self.own = Linear(in_channels, out_channels)
-        bound = math.sqrt(6 / (in_channels + out_channels))
-        self.neighbours = nn.Parameter(torch.empty(in_channels, out_channels).uniform_(-bound, bound))
+        self.neighbors = glorot(in_channels, out_channels)
+        load_renamed(self, {"neighbours": "neighbors"})
 
     def forward(self, x: Tensor | Csr, adj: Adjacency) -> Tensor:
-        """The layer for the rows of `adj`, which are the first rows of `x`."""
+        """Computes the rows of `adj`, which are the first rows of `x`."""
         own: Tensor = self.own(x.rows(adj.num_rows) if isinstance(x, Csr) else x[: adj.num_rows])
         if isinstance(x, Csr):
-            # sparse rows are never made dense, so the mean is taken of what the weight has narrowed
-            return own + aggregate(adj, aggregate(x, self.neighbours))
-        return own + aggregate(adj, x) @ self.neighbours
+            # sparse rows are never made dense, so the weight comes before the mean
+            return own + aggregate(adj, aggregate(x, self.neighbors))
+        return own + aggregate(adj, x) @ self.neighbors
+
+    def infer(self, x: Tensor | Csr, adj: Adjacency) -> Tensor:
+        """Computes every row in bounded memory."""
+        if isinstance(x, Csr):
+            narrow = by_rows(lambda rows: aggregate(rows, self.neighbors), adj.device, x)
+            return by_rows(self.own, adj.device, x).add_(by_columns(partial(spmm, adj), narrow, adj.device))
+        mean = by_columns(partial(spmm, adj), x, adj.device)
+        return by_rows(lambda rows, means: self.own(rows) + means @ self.neighbors, adj.device, x, mean)
 
 
-def mean_of_neighbours(adj: Adjacency) -> Adjacency:
-    """The matrix that takes the mean over the neighbours of every node, the node itself left out, [N, N].
+class SAGE(Stack):
+    """`num_layers` layers with normalization, ReLU and dropout between them; see `Stack`.
 
-    Edges count alike, whatever their weight; a node without neighbours has a row of zeros.
+    Hamilton et al., NeurIPS 2017, https://arxiv.org/abs/1706.02216, Algorithm 1 without the scaling to unit length of
+    line 7, which later implementations omit too. The matrices of a batch hold means over neighbors, as `NeighborLoader`
+    makes them.
+    """
+
+    layer = SAGELayer
+
+    def activate(self, index: int, x: Tensor, batch: Batch) -> Tensor:
+        """Fuses ReLU and dropout where nothing is stored between them."""
+        if self.memory.histories:
+            return super().activate(index, x, batch)
+        return relu_dropout(self.norms[index](x), self.dropout, self.training)
+
+    def infer(self, graph: Graph) -> Tensor:
+        """Returns the outputs of every node, [N, C], from the means over all neighbors, layer by layer."""
+        return super().infer(replace(graph, adj=mean_of_neighbors(graph.adj)))
+
+
+def mean_of_neighbors(adj: Adjacency) -> Adjacency:
+    """Returns the matrix that averages over the neighbors of every node, without the node itself, [N, N].
+
+    All edges count the same, whatever their weight. A node without neighbors has a row of zeros.
     """
     row = adj.row_index()
     others = (adj.col != row).to(adj.value.dtype)
