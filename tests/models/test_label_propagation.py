@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lazygnn import workflow
+from lazygnn import commands
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
@@ -59,19 +59,19 @@ def test_what_cannot_be_shared_out_leaves_no_folder(block_arrays: dict[str, Any]
     np.savez(tmp_path / "numbers.npz", **arrays, task="regression")
     config = resolve("label-propagation", str(tmp_path / "numbers.npz"), {"class_mass": True})
     with pytest.raises(ConfigError, match="`class_mass` shares all out among classes"):
-        workflow.train(config, tmp_path / "run", quiet=True)
+        commands.train(config, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_similar_nodes_are_linked_where_asked(arrays_file: Path, tmp_path: Path) -> None:
     values = {"feature_neighbors": 5, "feature_hops": 2, "feature_weight": 1.0, "class_mass": True}
-    result = workflow.train(resolve("label-propagation", str(arrays_file), values), tmp_path / "run", quiet=True)
+    result = commands.train(resolve("label-propagation", str(arrays_file), values), tmp_path / "run", quiet=True)
     graph = load_graph(arrays_file)
     linked = link_similar(smooth_features(graph, 2), 5, 1.0)
     out = LabelPropagation(0.1, class_mass=True).infer(replace(graph, adj=linked.adj, degree=linked.degree))
     test = graph.masks["test"]
     assert result["test"] == pytest.approx(float((out.argmax(dim=1) == graph.y)[test].double().mean()))
-    found, _, _ = workflow.predict_run(tmp_path / "run")
+    found, _, _ = commands.predict_run(tmp_path / "run")
     torch.testing.assert_close(torch.as_tensor(found).log_softmax(dim=1), out.log_softmax(dim=1))
 
 
@@ -112,15 +112,17 @@ def test_other_labels_than_those_of_training_change_nothing(block_graph: Graph) 
     assert torch.equal(model.infer(block_graph), model.infer(replace(block_graph, y=poisoned)))
 
 
-def test_goes_through_the_whole_workflow_without_weights(block_graph: Graph, tmp_path: Path, arrays_file: Path) -> None:
-    result = workflow.train(resolve("label-propagation", str(arrays_file), {}), tmp_path / "run", quiet=True)
+def test_trains_evaluates_resumes_and_predicts_without_weights(
+    block_graph: Graph, tmp_path: Path, arrays_file: Path
+) -> None:
+    result = commands.train(resolve("label-propagation", str(arrays_file), {}), tmp_path / "run", quiet=True)
     assert result["epochs"] == 0
     assert result["test"] > 0.6
-    again = workflow.evaluate_run(tmp_path / "run")
+    again = commands.evaluate_run(tmp_path / "run")
     assert (again["val"], again["test"]) == (result["val"], result["test"])
     assert json.loads((tmp_path / "run" / "result.json").read_text())["test"] == result["test"]
-    assert workflow.resume(tmp_path / "run", quiet=True)["test"] == result["test"]
-    out, _, _ = workflow.predict_run(tmp_path / "run")
+    assert commands.resume(tmp_path / "run", quiet=True)["test"] == result["test"]
+    out, _, _ = commands.predict_run(tmp_path / "run")
     assert out.shape == (60, 3)
 
 
@@ -135,7 +137,7 @@ def test_says_that_there_is_nothing_to_train(block_graph: Graph, arrays_file: Pa
     with pytest.raises(ConfigError, match="has no weights to train; set `epochs=0`"):
         LabelPropagation(0.1)(batch)
     with pytest.raises(ConfigError, match="set `epochs=0`"):
-        workflow.train(resolve("label-propagation", str(arrays_file), {"epochs": 3}), tmp_path / "run", quiet=True)
+        commands.train(resolve("label-propagation", str(arrays_file), {"epochs": 3}), tmp_path / "run", quiet=True)
 
 
 def test_needs_labels_to_propagate(block_graph: Graph) -> None:
