@@ -83,7 +83,7 @@ def two(tmp_path: Path) -> Path:
 
 
 class TestRoundTrip:
-    def test_every_type_and_shape_comes_back_bit_for_bit(self, tmp_path: Path) -> None:
+    def test_every_type_and_shape_is_read_back_bit_for_bit(self, tmp_path: Path) -> None:
         generator = torch.Generator().manual_seed(0)
         tensors = {}
         for dtype in (*FLOATS, *INTEGERS, torch.bool):
@@ -133,7 +133,7 @@ class TestRoundTrip:
         # each tensor starts where its type may
         assert all(value.data_ptr() % value.element_size() == 0 for value in load_file(ours).values())
 
-    def test_no_tensors_and_no_state_are_a_checkpoint_too(self, tmp_path: Path) -> None:
+    def test_a_checkpoint_may_have_no_tensors_and_no_state(self, tmp_path: Path) -> None:
         CheckpointFolder(tmp_path).save(0, {}, {})
         assert CheckpointFolder(tmp_path).load_latest() == Checkpoint(0, {}, {})
 
@@ -201,21 +201,21 @@ class TestKeeping:
         save(CheckpointFolder(two), 3)
         assert names(two) == sorted(file.name for number in (2, 3) for file in files_of(two, number))
 
-    def test_a_broken_checkpoint_counts_as_none(self, two: Path) -> None:
+    def test_a_corrupt_checkpoint_does_not_count(self, two: Path) -> None:
         files_of(two, 2)[0].write_bytes(b"broken")
         folder = CheckpointFolder(two)
         assert is_whole(folder.load_latest(), 1)
         save(folder, 3)
         assert names(two) == sorted(file.name for number in (1, 3) for file in files_of(two, number))
 
-    def test_a_broken_checkpoint_saved_again_is_a_good_one(self, two: Path) -> None:
+    def test_a_corrupt_checkpoint_that_is_saved_again_is_valid(self, two: Path) -> None:
         files_of(two, 2)[0].write_bytes(b"broken")
         folder = CheckpointFolder(two)
         assert is_whole(folder.load_latest(), 1)
         save(folder, 2)
         assert is_whole(folder.load_latest(), 2)
 
-    def test_a_number_below_a_good_one_is_refused_and_below_a_broken_one_is_not(self, two: Path) -> None:
+    def test_a_number_below_a_valid_one_is_refused_and_below_a_corrupt_one_is_not(self, two: Path) -> None:
         with pytest.raises(CheckpointError, match=r"cannot save checkpoint 0: `.*two` already has 2, .* resume from"):
             save(CheckpointFolder(two), 0)
         files_of(two, 2)[1].unlink()
@@ -235,7 +235,7 @@ class TestNothingToLoad:
         assert CheckpointFolder(tmp_path).load_latest() is None
         assert CheckpointFolder(tmp_path / "missing").load_latest() is None
 
-    def test_a_file_is_no_folder(self, tmp_path: Path) -> None:
+    def test_a_file_is_not_a_folder(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(CheckpointError, match=r"cannot read the checkpoint folder `.*file`"):
             CheckpointFolder(tmp_path / "file").load_latest()
@@ -303,6 +303,20 @@ def calls_of_a_save(path: Path) -> list[tuple[str, int]]:
     return [(name, k) for name, count in faults.counts.items() for k in range(1, count + 1)]
 
 
+def moments(path: Path, saving: Callable[[], None]) -> list[Path]:
+    """Copies of a folder before every call of a save that reaches the disk."""
+    seen: list[Path] = []
+
+    def act(name: str, count: int) -> None:
+        seen.append(path.with_name(f"moment{len(seen)}"))
+        shutil.copytree(path, seen[-1])
+
+    with pytest.MonkeyPatch.context() as patch:
+        Faults(patch, act)
+        saving()
+    return seen
+
+
 class TestCrash:
     @pytest.mark.parametrize(
         "error", [OSError(errno.EIO, "input/output error"), Crash("power")], ids=["error", "crash"]
@@ -325,7 +339,7 @@ class TestCrash:
                     failed = False
                 except (CheckpointError, Crash):
                     failed = True
-            # a file that could not be removed is no reason to fail
+            # a file that cannot be removed is only a warning
             assert failed == (name != "unlink" or isinstance(error, Crash))
             assert not [file for file in names(path) if file.endswith(".tmp")]
             found = CheckpointFolder(path).load_latest()
@@ -333,20 +347,12 @@ class TestCrash:
             save(CheckpointFolder(path), 4)
             assert is_whole(CheckpointFolder(path).load_latest(), 4)
 
-    def test_the_folder_is_good_at_every_moment(self, two: Path) -> None:
+    def test_the_folder_is_valid_at_every_moment(self, two: Path) -> None:
         """A crash leaves what the folder held at that moment, temporary files and all."""
-        seen: list[Path] = []
-
-        def act(name: str, count: int) -> None:
-            seen.append(two.with_name(f"moment{len(seen)}"))
-            shutil.copytree(two, seen[-1])
-
-        with pytest.MonkeyPatch.context() as patch:
-            Faults(patch, act)
-            save(CheckpointFolder(two), 3)
+        seen = moments(two, lambda: save(CheckpointFolder(two), 3))
         numbers = []
         for moment in [*seen, two]:
-            # a record never stands alone
+            # there is never a record without its tensors
             assert all(file.with_suffix(".safetensors").is_file() for file in moment.glob("*.json"))
             found = CheckpointFolder(moment).load_latest()
             assert found is not None
@@ -366,21 +372,13 @@ class TestCrash:
         assert order == ["write", "fsync", "write", "fsync", *["replace", "fsync"] * 2, *["unlink"] * 2]
 
     def test_saving_a_number_again_costs_at_most_that_number(self, two: Path) -> None:
-        seen: list[Path] = []
-
-        def act(name: str, count: int) -> None:
-            seen.append(two.with_name(f"moment{len(seen)}"))
-            shutil.copytree(two, seen[-1])
-
-        with pytest.MonkeyPatch.context() as patch:
-            Faults(patch, act)
-            CheckpointFolder(two).save(2, {"x": torch.ones(2)}, {})
+        seen = moments(two, lambda: CheckpointFolder(two).save(2, {"x": torch.ones(2)}, {}))
         found = [CheckpointFolder(moment).load_latest() for moment in seen]
         assert all(is_whole(each, 1) or is_whole(each, 2) or (each and each.state == {}) for each in found)
 
 
 class TestFullDisk:
-    def test_nothing_is_written_where_it_cannot_fit(self, two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nothing_is_written_without_enough_space(self, two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         before = {file: file.read_bytes() for file in two.iterdir()}
         save(CheckpointFolder(two.with_name("other")), 3)
         needed = sum(file.stat().st_size for file in files_of(two.with_name("other"), 3))
@@ -396,7 +394,7 @@ class TestFullDisk:
 
     @pytest.mark.parametrize("number", [2, 3])
     @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
-    def test_running_out_of_space_leaves_all_as_it_was(self, two: Path, number: int, code: int) -> None:
+    def test_running_out_of_space_changes_nothing(self, two: Path, number: int, code: int) -> None:
         before = {file: file.read_bytes() for file in two.iterdir()}
         for call in [call for call in calls_of_a_save(two) if call[0] == "write"] + [("fsync", 1), ("fsync", 2)]:
 
@@ -410,7 +408,7 @@ class TestFullDisk:
                     CheckpointFolder(two).save(number, {name: torch.ones(4) for name in "abc"}, {})
             assert {file: file.read_bytes() for file in two.iterdir()} == before
 
-    def test_other_errors_say_what_to_do(self, two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_other_errors_name_the_remedy(self, two: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def act(name: str, count: int) -> None:
             raise PermissionError(errno.EACCES, "permission denied")
 
@@ -475,7 +473,7 @@ def check_corruption(two: Path, seed: int) -> None:
     if len(done) == 1 and done[0].split()[0] not in ("swap", "rename"):
         allowed = (2, 1)
     assert outcome(path) in allowed, done
-    # and a run can go on from whatever it is
+    # and the next save is valid in any case
     if not any(file.is_dir() for file in path.iterdir()):
         save(CheckpointFolder(path), 5)
         assert outcome(path) == 5, done
@@ -522,7 +520,7 @@ class TestCorruption:
             with pytest.raises(CheckpointError):
                 CheckpointFolder(tmp_path).load_latest()
 
-    def test_both_broken_is_an_error_that_says_what_to_do(self, two: Path) -> None:
+    def test_two_corrupt_checkpoints_are_an_error_with_a_remedy(self, two: Path) -> None:
         files_of(two, 2)[0].write_bytes(b"short")
         files_of(two, 1)[1].unlink()
         message = (
@@ -619,7 +617,7 @@ class TestSkipping:
             ({"tensors": {"names": [[]]}}, "is corrupt: its digest does not match"),
         ],
     )
-    def test_a_record_of_another_kind_is_skipped(
+    def test_an_incompatible_record_is_skipped(
         self, two: Path, caplog: pytest.LogCaptureFixture, changes: dict[str, Any], reason: str
     ) -> None:
         reseal(files_of(two, 2)[1], **changes)
