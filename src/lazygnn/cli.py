@@ -41,7 +41,7 @@ class Commands(TyperGroup):
 
 
 class TrainCommand(TyperCommand):
-    """A command whose options, too many for flags, are given with `--set`."""
+    """A command that takes its many options with `--set` instead of flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Refuses an option that is given as a flag, and names its `--set`."""

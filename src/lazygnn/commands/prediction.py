@@ -52,7 +52,7 @@ def write_predictions(
 
     Args:
         path: The run folder.
-        out: The file, whose suffix is the format.
+        out: The file; its suffix is the format.
         graph_file: A new graph.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.

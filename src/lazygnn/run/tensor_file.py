@@ -76,7 +76,7 @@ class TensorFile:
 
 
 def read_tensors(file: Path, names: list[str], *, size: int, digest: str) -> dict[str, Tensor]:
-    """Maps the tensors of a file whose size and SHA-256 digest are known, in the order of `names`."""
+    """Checks size and SHA-256 digest of a file and maps its tensors, in the order of `names`."""
     _check_digest(file, size, digest)
     try:
         # maps the file, limits the header, and checks that shapes and offsets fit the data
