@@ -13,7 +13,7 @@ from benchmarks import step as step_benchmark
 from benchmarks.report import RESULTS, Report
 from benchmarks.shapes import find_shape
 from lazygnn.cli import Commands
-from lazygnn.workflow import choose_device
+from lazygnn.commands import choose_device
 
 app = typer.Typer(
     cls=Commands,

@@ -5,7 +5,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from lazygnn import workflow
+from lazygnn import commands
 from lazygnn.data import load_graph
 from lazygnn.methods import resolve
 from lazygnn.run.curves import plot_curves
@@ -27,8 +27,8 @@ def main() -> None:
     table = Table("method", "validation", "test", "seconds per epoch", title=f"accuracy on {DATASET}")
     curves = {}
     for method, title in METHODS.items():
-        result = workflow.train(resolve(method, DATASET, {}), graph=graph)
-        curves[title] = Run.open(Path(result["run"])).history()
+        result = commands.train(resolve(method, DATASET, {}), graph=graph)
+        curves[title] = Run.open(Path(result["run"])).log.read()
         scores = [f"{100 * result[split]:.1f}" for split in ("val", "test")]
         table.add_row(title, *scores, f"{result['seconds_per_epoch']:.2f}")
     Console().print(table)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from experiments.provenance import provenance
-from lazygnn import workflow
+from lazygnn import commands
 from lazygnn.config import Config
 from lazygnn.methods import method_options
 from lazygnn.run.folder import Run
@@ -76,8 +76,8 @@ def _run(config: Config, scratch: str, threads: int, keep_log: bool) -> dict[str
     _forget_memory()
     looks = config.trainer.diagnose_every > 0
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        result = workflow.train(config, Path(folder) / "run", quiet=True)
-        log = _looked_at(Run.open(Path(folder) / "run").history()) if keep_log and looks else None
+        result = commands.train(config, Path(folder) / "run", quiet=True)
+        log = _looked_at(Run.open(Path(folder) / "run").log.read()) if keep_log and looks else None
     del result["run"]
     if log is not None:
         result["log"] = log

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazygnn import inference, workflow
+from lazygnn import commands, inference
 from lazygnn.data.synthetic import block_graph
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory
@@ -84,14 +84,14 @@ def test_prepare_writes_a_folder_that_trains_along_its_parts(tmp_path: Path, mon
         y=rng.integers(0, 3, 200),
         **{f"{name}_mask": split == index for index, name in enumerate(("train", "val", "test"))},
     )
-    found = workflow.prepare(str(file), 7, "metis", 2, out=tmp_path / "prepared")
+    found = commands.prepare(str(file), 7, "metis", 2, out=tmp_path / "prepared")
     assert found["num_parts"] == 7
     assert found["smallest_part"] < found["largest_part"]
     assert 0 < found["edge_cut"] < 1
     assert 0 < found["mean_halo"] <= found["mean_deep_halo"]
     settings = {"num_parts": 7, "epochs": 3, "hidden_channels": 8, "dropout": 0.0}
-    by_metis = workflow.train(resolve("lazygnn", str(file), settings), tmp_path / "a", quiet=True)
+    by_metis = commands.train(resolve("lazygnn", str(file), settings), tmp_path / "a", quiet=True)
     contiguous = settings | {"partition": "contiguous", "features": "host"}
-    prepared = workflow.train(resolve("lazygnn", str(tmp_path / "prepared"), contiguous), tmp_path / "b", quiet=True)
+    prepared = commands.train(resolve("lazygnn", str(tmp_path / "prepared"), contiguous), tmp_path / "b", quiet=True)
     # the same parts, cut from a memory-mapped graph that needs no permuting
     assert (by_metis["val"], by_metis["test"]) == (prepared["val"], prepared["test"])

@@ -1,7 +1,7 @@
 """Graph neural networks with long reach on large graphs, by lazy propagation."""
 
 from lazygnn.batch import Batch
-from lazygnn.config import Config
+from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.fixed_point import solve
@@ -35,6 +35,7 @@ __all__ = [
     "Mix",
     "Response",
     "Trainer",
+    "TrainerOptions",
     "build",
     "diffuse",
     "evaluate",

@@ -1,4 +1,4 @@
-"""`python -m lazygnn`."""
+"""Runs the command line: `python -m lazygnn`."""
 
 import sys
 
@@ -7,6 +7,6 @@ try:
 
     main()
 except KeyboardInterrupt:
-    # while the command is still being loaded; what it does when it runs is its own matter
+    # during imports; a running command handles the signal itself
     sys.stderr.write("interrupted\n")
     sys.exit(130)

@@ -23,9 +23,9 @@ def replaced(path: Path) -> Iterator[Path]:
         if unfinished.is_dir():
             _replace_folder(unfinished, path)
         else:
-            _sync(unfinished)
+            sync(unfinished)
             unfinished.replace(path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         # gone if all went well
         discard(unfinished)
@@ -45,6 +45,15 @@ def discard(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def sync(path: Path) -> None:
+    """Flushes a file, or the names in a folder, to the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def _replace_folder(new: Path, path: Path) -> None:
     if not path.exists():
         new.rename(path)
@@ -58,11 +67,3 @@ def _replace_folder(new: Path, path: Path) -> None:
         earlier.rename(path)
         raise
     discard(earlier)
-
-
-def _sync(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from lazygnn import methods, workflow
+from lazygnn import commands, methods
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, build, resolve
 from lazygnn.ops import Csr
@@ -39,14 +39,14 @@ def test_the_guide_is_short() -> None:
     assert len(PAGE.read_text().splitlines()) < 60
 
 
-def test_the_example_goes_through_the_whole_workflow(added: None, block_arrays: dict[str, Any], tmp_path: Path) -> None:
+def test_the_example_trains_evaluates_and_predicts(added: None, block_arrays: dict[str, Any], tmp_path: Path) -> None:
     np.savez(tmp_path / "block.npz", **block_arrays)
     config = resolve("one-hop", str(tmp_path / "block.npz"), {"epochs": 30, "dropout": 0.1}, device="cpu")
     assert config.trainer.lr == 0.02
-    result = workflow.train(config, tmp_path / "run", quiet=True)
+    result = commands.train(config, tmp_path / "run", quiet=True)
     assert result["test"] > 0.5
-    assert workflow.evaluate_run(tmp_path / "run", device="cpu")["test"] == result["test"]
-    assert workflow.predict_run(tmp_path / "run", device="cpu")[0].shape == (60, 3)
+    assert commands.evaluate_run(tmp_path / "run", device="cpu")["test"] == result["test"]
+    assert commands.predict_run(tmp_path / "run", device="cpu")[0].shape == (60, 3)
 
 
 def test_the_example_takes_sparse_features(added: None, block_graph: Graph) -> None:

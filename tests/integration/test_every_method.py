@@ -1,4 +1,4 @@
-"""Every method, through what the commands do: it trains, stops and resumes bit for bit, evaluates and predicts."""
+"""Every method trains, resumes bit for bit, evaluates and predicts, with the functions of the commands."""
 
 import signal
 from pathlib import Path
@@ -9,26 +9,27 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from lazygnn import workflow
+from lazygnn import commands
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, resolve
 from lazygnn.ops import Csr
-from lazygnn.run.folder import WEIGHTS
+from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.folder import CHECKPOINTS, WEIGHTS, Run
 from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.training.trainer import Trainer
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 NUM_NODES = 5_000
 LEARNING = [method for method in METHODS if method != "label-propagation"]
-# what the recipes ask for, made small where the machine is
+# values that keep the recipes small
 SMALL: dict[str, Any] = {"epochs": 3, "eval_every": 3, "diagnose_every": 0, "num_layers": 2, "hidden_channels": 16}
 IN_PARTS: dict[str, Any] = SMALL | {"num_parts": 6, "parts_per_batch": 2, "partition": "random", "batch_size": 1000}
 
 
 class StopsAfterTwo(Saver):
-    """Behaves as if a signal had come in the second batch."""
+    """Receives a signal in the second batch."""
 
     def __call__(self, trainer: Trainer) -> None:
         if trainer.num_batches == 2:
@@ -38,7 +39,7 @@ class StopsAfterTwo(Saver):
 
 @pytest.fixture(scope="module")
 def piece(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The nodes nearest to the one with the most neighbours in the graph inside the package."""
+    """The nodes nearest to the one with the most neighbors in the embedded graph."""
     graph = load_graph("wordnet-small")
     path = tmp_path_factory.mktemp("graphs") / "piece.npz"
     np.savez(path, **_induced(graph, _ball(graph, NUM_NODES)))
@@ -56,7 +57,7 @@ def dataset(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workflow, "plot_curves", lambda *_: None)
+    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
 
 
 def configure(method: str, dataset: str, wanted: dict[str, Any]) -> Config:
@@ -69,29 +70,46 @@ def test_a_method_trains_resumes_evaluates_and_predicts(
     dataset: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = configure(method, dataset, IN_PARTS if "piece" in dataset else SMALL)
-    straight = workflow.train(config, tmp_path / "straight", quiet=True)
+    straight = commands.train(config, tmp_path / "straight", quiet=True)
     with monkeypatch.context() as patch:
-        patch.setattr(workflow, "Saver", StopsAfterTwo)
+        patch.setattr("lazygnn.commands.training.Saver", StopsAfterTwo)
         with pytest.raises(Interrupted):
-            workflow.train(config, tmp_path / "stopped", quiet=True)
-    resumed = workflow.resume(tmp_path / "stopped", quiet=True)
+            commands.train(config, tmp_path / "stopped", quiet=True)
+    resumed = commands.resume(tmp_path / "stopped", quiet=True)
     for split in ("val", "test"):
         assert resumed[split] == straight[split]
-    weights = [load_file(tmp_path / run / WEIGHTS) for run in ("straight", "stopped")]
-    assert weights[0].keys() == weights[1].keys()
-    assert [name for name in weights[0] if not torch.equal(weights[0][name], weights[1][name])] == []
+    assert _log(tmp_path / "stopped") == _log(tmp_path / "straight")
+    for read in (_weights, _final_state):
+        expected, found = read(tmp_path / "straight"), read(tmp_path / "stopped")
+        assert expected.keys() == found.keys()
+        assert [name for name in expected if not torch.equal(expected[name], found[name])] == []
     _evaluates_and_predicts(tmp_path / "stopped", resumed)
 
 
 def test_label_propagation_has_nothing_to_resume(dataset: str, tmp_path: Path) -> None:
-    result = workflow.train(configure("label-propagation", dataset, {}), tmp_path / "run", quiet=True)
+    result = commands.train(configure("label-propagation", dataset, {}), tmp_path / "run", quiet=True)
     _evaluates_and_predicts(tmp_path / "run", result)
 
 
+def _log(run: Path) -> list[dict[str, Any]]:
+    return [line | {"seconds": 0} for line in Run.open(run).log.read()]
+
+
+def _weights(run: Path) -> dict[str, torch.Tensor]:
+    return load_file(run / WEIGHTS)
+
+
+def _final_state(run: Path) -> dict[str, torch.Tensor]:
+    """Weights, optimizer, histories and random state at the end of training."""
+    saved = CheckpointFolder(run / CHECKPOINTS).load_latest()
+    assert saved is not None
+    return saved.tensors
+
+
 def _evaluates_and_predicts(run: Path, result: dict[str, Any]) -> None:
-    again = workflow.evaluate_run(run, device="cpu")
+    again = commands.evaluate_run(run, device="cpu")
     assert (again["val"], again["test"]) == (result["val"], result["test"])
-    outputs, graph, _ = workflow.predict_run(run, device="cpu")
+    outputs, graph, _ = commands.predict_run(run, device="cpu")
     test = graph.masks["test"]
     right = (outputs.argmax(dim=1) == graph.y)[test]
     assert float(right.double().mean()) == pytest.approx(result["test"], abs=1e-6)

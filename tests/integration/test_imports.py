@@ -38,8 +38,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": ROOMS,
     "training": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops"},
     "run": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops", "training"},
-    "workflow": ROOMS | {"methods", "training", "run"},
-    "cli": ROOMS | {"methods", "training", "run", "workflow"},
+    "commands": ROOMS | {"methods", "training", "run"},
+    "cli": {"errors", "config", "history", "partitioning", "methods", "run", "commands"},
 }
 # what a user enters by sees everything
 DOORS = {"__init__", "__main__"}

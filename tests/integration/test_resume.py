@@ -1,13 +1,16 @@
-"""A run that was stopped, in whatever way, ends exactly as one that was not."""
+"""An interrupted training ends exactly like an uninterrupted one, however it was stopped.
+
+Every method is resumed in `test_every_method.py`; the files of a checkpoint are tested in `tests/run`.
+"""
 
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +20,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from lazygnn import workflow
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError
 from lazygnn.methods import build, resolve
 from lazygnn.run.checkpoint import CheckpointFolder
-from lazygnn.run.folder import CHECKPOINTS, RESULT, WEIGHTS, Run
+from lazygnn.run.folder import CHECKPOINTS, WEIGHTS, Run
 from lazygnn.training.trainer import EpochReport, Trainer
 
 SETTINGS: dict[str, Any] = {
@@ -37,6 +39,7 @@ SETTINGS: dict[str, Any] = {
     "beta": 0.1,
     "gamma": 0.5,
 }
+TIERS = ("device", "host", "disk")
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +81,33 @@ def assert_same(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
         assert torch.equal(value, other[name]), name
 
 
-@pytest.mark.parametrize("tier", ["device", "host", "disk"])
-@pytest.mark.parametrize("stop_after", [1, 3, 8, 17])
-def test_stopping_after_any_batch_changes_nothing(graph_file: Path, tmp_path: Path, tier: str, stop_after: int) -> None:
-    settings = SETTINGS | {"history": tier}
-    straight_reports: list[EpochReport] = []
-    straight = make_trainer(graph_file, settings, tmp_path / "straight")
-    straight.on_epoch = straight_reports.append
-    straight.run()
-    expected = final_state(straight)
+@dataclass(frozen=True)
+class Straight:
+    """A training without interruption: its final state and its reports."""
 
+    state: dict[str, Tensor]
+    reports: list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def straight(graph_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Straight]:
+    """One uninterrupted training with each kind of history."""
+    trainings = {}
+    for tier in TIERS:
+        reports: list[EpochReport] = []
+        trainer = make_trainer(graph_file, SETTINGS | {"history": tier}, tmp_path_factory.mktemp(tier))
+        trainer.on_epoch = reports.append
+        trainer.run()
+        trainings[tier] = Straight(final_state(trainer), [comparable(report) for report in reports])
+    return trainings
+
+
+@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("stop_after", [1, 3, 8, 17])
+def test_stopping_after_any_batch_changes_nothing(
+    graph_file: Path, tmp_path: Path, straight: dict[str, Straight], tier: str, stop_after: int
+) -> None:
+    settings = SETTINGS | {"history": tier}
     reports: list[EpochReport] = []
     first = make_trainer(graph_file, settings, tmp_path / "first")
     first.on_epoch = reports.append
@@ -107,18 +127,13 @@ def test_stopping_after_any_batch_changes_nothing(graph_file: Path, tmp_path: Pa
     assert saved is not None
     second.restore(saved.tensors, saved.state)
     second.run()
-    assert_same(expected, final_state(second))
-    assert [comparable(report) for report in reports] == [comparable(report) for report in straight_reports]
+    assert_same(straight[tier].state, final_state(second))
+    assert [comparable(report) for report in reports] == straight[tier].reports
 
 
-def test_the_three_tiers_train_alike_bit_for_bit(graph_file: Path, tmp_path: Path) -> None:
-    states = []
-    for tier in ("device", "host", "disk"):
-        trainer = make_trainer(graph_file, SETTINGS | {"history": tier}, tmp_path / tier)
-        trainer.run()
-        states.append(final_state(trainer))
-    assert_same(states[0], states[1])
-    assert_same(states[0], states[2])
+def test_the_three_tiers_train_alike_bit_for_bit(straight: dict[str, Straight]) -> None:
+    for tier in ("host", "disk"):
+        assert_same(straight["device"].state, straight[tier].state)
 
 
 def test_one_part_trains_like_full_batch_bit_for_bit(graph_file: Path, tmp_path: Path) -> None:
@@ -158,7 +173,7 @@ def start(graph_file: Path, run: Path, epochs: int) -> list[str]:
 def outcome(run: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Any]]:
     saved = CheckpointFolder(run / CHECKPOINTS).load_latest()
     assert saved is not None
-    log = [{key: value for key, value in line.items() if key != "seconds"} for line in Run.open(run).history()]
+    log = [{key: value for key, value in line.items() if key != "seconds"} for line in Run.open(run).log.read()]
     return load_file(run / WEIGHTS), saved.tensors, log
 
 
@@ -207,7 +222,7 @@ def test_twenty_kills_leave_no_trace(graph_file: Path, tmp_path: Path) -> None:
     kill_and_resume(graph_file, tmp_path, kills=20, epochs=300, seed=1)
 
 
-def test_sigterm_saves_and_says_how_to_go_on(graph_file: Path, tmp_path: Path) -> None:
+def test_sigterm_saves_and_prints_how_to_resume(graph_file: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     arguments = [*start(graph_file, run, 100_000), "--set", "checkpoint_every=none", "--set", "diagnose_every=0"]
     process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -217,73 +232,7 @@ def test_sigterm_saves_and_says_how_to_go_on(graph_file: Path, tmp_path: Path) -
     process.send_signal(signal.SIGTERM)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGTERM
-    assert "stopped by SIGTERM; the run is saved" in stderr
+    assert f"stopped by SIGTERM; the run is saved, resume it with `lazygnn train --resume {run}`" in stderr
     saved = CheckpointFolder(run / CHECKPOINTS).load_latest()
     assert saved is not None
     assert saved.number > 0
-
-
-def contents(run: Path) -> dict[Path, tuple[bytes, int]]:
-    files = [path for path in run.rglob("*") if path.is_file()]
-    return {path.relative_to(run): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
-
-
-def test_a_finished_run_is_left_as_it_is(
-    graph_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = resolve("lazygnn", str(graph_file), SETTINGS)
-    result = workflow.train(config, tmp_path / "run", quiet=True)
-    (tmp_path / "run").rename(tmp_path / "moved")
-    before = contents(tmp_path / "moved")
-    monkeypatch.setattr(workflow, "peak_memory_mib", lambda _: 1e9)
-    again = workflow.resume(tmp_path / "moved", quiet=True)
-    assert again == result | {"run": str(tmp_path / "moved")}
-    assert contents(tmp_path / "moved") == before
-    assert "moved` has ended and is left as it is; to train anew, choose another `--out`" in caplog.text
-
-
-@pytest.mark.parametrize("lost", [WEIGHTS, RESULT])
-def test_what_a_finished_run_has_lost_comes_back(graph_file: Path, tmp_path: Path, lost: str) -> None:
-    result = workflow.train(resolve("lazygnn", str(graph_file), SETTINGS), tmp_path / "run", quiet=True)
-    weights = load_file(tmp_path / "run" / WEIGHTS)
-    # the weights read above are mapped, so their file must not change
-    (tmp_path / "run" / lost).unlink()
-    (tmp_path / "run" / lost).write_bytes(b"{")
-    again = workflow.resume(tmp_path / "run", quiet=True)
-    for key in ("val", "test", "epochs", "best_epoch", "seconds_per_epoch"):
-        assert result[key] == again[key]
-    assert_same(weights, load_file(tmp_path / "run" / WEIGHTS))
-    assert Run.open(tmp_path / "run").result() == again
-
-
-def test_a_run_without_a_checkpoint_says_that_it_starts_over(
-    graph_file: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config = resolve("lazygnn", str(graph_file), SETTINGS)
-    straight = workflow.train(config, tmp_path / "run", quiet=True)
-    # as if it had been killed at its end
-    (tmp_path / "run" / RESULT).unlink()
-    workflow.resume(tmp_path / "run", quiet=True)
-    assert "starts over" not in caplog.text
-    (tmp_path / "run" / RESULT).unlink()
-    shutil.rmtree(tmp_path / "run" / CHECKPOINTS)
-    again = workflow.resume(tmp_path / "run", quiet=True)
-    assert again["test"] == straight["test"]
-    assert "has no checkpoint yet and starts over; `checkpoint_minutes`" in caplog.text
-
-
-def test_a_broken_checkpoint_falls_back_to_the_one_before(graph_file: Path, tmp_path: Path) -> None:
-    config = resolve("lazygnn", str(graph_file), SETTINGS)
-    straight = workflow.train(config, tmp_path / "run", quiet=True)
-    newest = max((tmp_path / "run" / CHECKPOINTS).glob("*.safetensors"))
-    content = bytearray(newest.read_bytes())
-    content[len(content) // 2] ^= 1
-    newest.write_bytes(bytes(content))
-    (tmp_path / "run" / RESULT).unlink()
-    again = workflow.resume(tmp_path / "run", quiet=True)
-    assert again["test"] == straight["test"]
-    (tmp_path / "run" / RESULT).unlink()
-    for path in (tmp_path / "run" / CHECKPOINTS).iterdir():
-        path.write_bytes(b"foreign")
-    with pytest.raises(CheckpointError):
-        workflow.resume(tmp_path / "run", quiet=True)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from lazygnn import workflow
+from lazygnn import commands
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
@@ -60,19 +60,19 @@ def test_class_mass_without_classes_leaves_no_run_folder(block_arrays: dict[str,
     np.savez(tmp_path / "numbers.npz", **arrays, task="regression")
     config = resolve("label-propagation", str(tmp_path / "numbers.npz"), {"class_mass": True})
     with pytest.raises(ConfigError, match="`class_mass` needs a single-label task"):
-        workflow.train(config, tmp_path / "run", quiet=True)
+        commands.train(config, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
 def test_similar_nodes_are_linked_with_feature_neighbors(arrays_file: Path, tmp_path: Path) -> None:
     values = {"feature_neighbors": 5, "feature_hops": 2, "feature_weight": 1.0, "class_mass": True}
-    result = workflow.train(resolve("label-propagation", str(arrays_file), values), tmp_path / "run", quiet=True)
+    result = commands.train(resolve("label-propagation", str(arrays_file), values), tmp_path / "run", quiet=True)
     graph = load_graph(arrays_file)
     linked = link_similar(smooth_features(graph, 2), 5, 1.0)
     out = LabelPropagation(0.1, class_mass=True).infer(replace(graph, adj=linked.adj, degree=linked.degree))
     test = graph.masks["test"]
     assert result["test"] == pytest.approx(float((out.argmax(dim=1) == graph.y)[test].double().mean()))
-    found, _, _ = workflow.predict_run(tmp_path / "run")
+    found, _, _ = commands.predict_run(tmp_path / "run")
     torch.testing.assert_close(torch.as_tensor(found).log_softmax(dim=1), out.log_softmax(dim=1))
 
 
@@ -116,14 +116,14 @@ def test_labels_outside_the_training_nodes_are_not_read(block_graph: Graph) -> N
 def test_a_run_without_weights_is_trained_evaluated_and_resumed(
     block_graph: Graph, tmp_path: Path, arrays_file: Path
 ) -> None:
-    result = workflow.train(resolve("label-propagation", str(arrays_file), {}), tmp_path / "run", quiet=True)
+    result = commands.train(resolve("label-propagation", str(arrays_file), {}), tmp_path / "run", quiet=True)
     assert result["epochs"] == 0
     assert result["test"] > 0.6
-    again = workflow.evaluate_run(tmp_path / "run")
+    again = commands.evaluate_run(tmp_path / "run")
     assert (again["val"], again["test"]) == (result["val"], result["test"])
     assert json.loads((tmp_path / "run" / "result.json").read_text())["test"] == result["test"]
-    assert workflow.resume(tmp_path / "run", quiet=True)["test"] == result["test"]
-    out, _, _ = workflow.predict_run(tmp_path / "run")
+    assert commands.resume(tmp_path / "run", quiet=True)["test"] == result["test"]
+    out, _, _ = commands.predict_run(tmp_path / "run")
     assert out.shape == (60, 3)
 
 
@@ -138,7 +138,7 @@ def test_training_epochs_are_refused(block_graph: Graph, arrays_file: Path, tmp_
     with pytest.raises(ConfigError, match="has no weights to train; set `epochs=0`"):
         LabelPropagation(0.1)(batch)
     with pytest.raises(ConfigError, match="set `epochs=0`"):
-        workflow.train(resolve("label-propagation", str(arrays_file), {"epochs": 3}), tmp_path / "run", quiet=True)
+        commands.train(resolve("label-propagation", str(arrays_file), {"epochs": 3}), tmp_path / "run", quiet=True)
 
 
 def test_a_graph_without_training_nodes_is_refused(block_graph: Graph) -> None:

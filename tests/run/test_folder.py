@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import stat
@@ -9,7 +10,7 @@ import torch
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.methods import resolve
-from lazygnn.run.folder import CONFIG, LOG, RESULT, WEIGHTS, Run, peak_memory_mib
+from lazygnn.run.folder import CHOSEN, CONFIG, LOG, RESULT, WEIGHTS, Run
 from lazygnn.training import EpochReport
 
 
@@ -23,29 +24,13 @@ def run(tmp_path: Path, config: Config) -> Run:
     return Run.create(tmp_path / "deep" / "run", config)
 
 
-def test_the_configuration_comes_back(run: Run, config: Config) -> None:
+def test_the_configuration_is_read_back(run: Run, config: Config) -> None:
     opened = Run.open(run.path)
     assert opened.config() == config
     assert json.loads((run.path / CONFIG).read_text())["model"]["alpha"] == 0.2
 
 
-def test_the_log_has_a_line_for_every_epoch(run: Run) -> None:
-    assert run.history() == []
-    run.log(EpochReport(1, 0.5, 0.01, 0.1, None))
-    run.log(EpochReport(2, 0.4, 0.02, 0.1, {"val": 0.75}))
-    first, second = run.history()
-    assert (first["epoch"], first["loss"], first["scores"]) == (1, 0.5, None)
-    assert (second["epoch"], second["seconds"], second["scores"]) == (2, 0.02, {"val": 0.75})
-
-
-def test_a_line_cut_off_by_a_crash_is_left_out(run: Run) -> None:
-    run.log(EpochReport(1, 0.5, 0.01, 0.1, None))
-    with (run.path / LOG).open("a") as file:
-        file.write('{"epoch": 2, "lo')
-    assert [line["epoch"] for line in run.history()] == [1]
-
-
-def test_weights_come_back_as_they_were(run: Run) -> None:
+def test_weights_are_read_back_unchanged(run: Run) -> None:
     weights = {"a": torch.randn(3, 2).T, "b": torch.arange(4)}
     run.save_weights(weights)
     loaded = run.load_weights()
@@ -53,17 +38,19 @@ def test_weights_come_back_as_they_were(run: Run) -> None:
     assert all(torch.equal(loaded[name], weights[name]) for name in weights)
 
 
-def test_everyone_may_read_what_a_run_writes_as_far_as_the_umask_goes(run: Run) -> None:
+def test_files_have_the_permissions_of_the_umask(config: Config, tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        run.log(EpochReport(1, 0.5, 0.01, 0.1, None))
-        run.rewind(1)
+        run = Run.create(tmp_path / "run", config)
+        run.log.append(EpochReport(1, 0.5, 0.01, 0.1, None))
+        run.log.rewind(1)
+        run.save_chosen({"device": "cpu"})
         run.save_weights({"a": torch.ones(2)})
         run.save_result({"val": 0.5})
     finally:
         os.umask(before)
-    written = {path.name: stat.S_IMODE(path.stat().st_mode) for path in run.path.iterdir() if path.name != CONFIG}
-    assert written == dict.fromkeys((LOG, WEIGHTS, RESULT), 0o640)
+    written = {path.name: stat.S_IMODE(path.stat().st_mode) for path in run.path.iterdir()}
+    assert written == dict.fromkeys((CONFIG, CHOSEN, LOG, WEIGHTS, RESULT), 0o640)
 
 
 def test_the_result_is_empty_until_training_ends(run: Run) -> None:
@@ -78,7 +65,7 @@ def test_what_was_chosen_is_empty_until_the_model_is_built(run: Run) -> None:
     assert run.chosen() == {"device": "cpu"}
 
 
-def test_a_folder_that_holds_something_is_refused(run: Run, config: Config, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_refused(run: Run, config: Config, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"`.*run` exists and is not empty; choose another `--out` or remove it"):
         Run.create(run.path, config)
     (tmp_path / "file").touch()
@@ -88,7 +75,7 @@ def test_a_folder_that_holds_something_is_refused(run: Run, config: Config, tmp_
     assert Run.create(tmp_path / "empty", config).config() == config
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "gone"):
         with pytest.raises(CheckpointError, match=r"is not a run folder: it has no `config.json`; give a folder that"):
             Run.open(path)
@@ -103,20 +90,22 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
         (b"{}", r"`.*config.json` is not the configuration of a run: option `method`"),
     ],
 )
-def test_a_broken_configuration_is_a_checkpoint_error(run: Run, content: bytes, message: str) -> None:
+def test_a_corrupt_configuration_is_a_checkpoint_error(run: Run, content: bytes, message: str) -> None:
     (run.path / CONFIG).write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
         Run.open(run.path).config()
 
 
 def test_a_configuration_with_an_unknown_name_is_a_checkpoint_error(run: Run, config: Config) -> None:
-    (run.path / CONFIG).write_text(json.dumps(config.model_dump() | {"colour": "red"}))
-    with pytest.raises(CheckpointError, match=r"is not the configuration of a run: option `colour` is 'red'"):
+    (run.path / CONFIG).write_text(json.dumps(config.model_dump() | {"color": "red"}))
+    with pytest.raises(CheckpointError, match=r"is not the configuration of a run: option `color` is 'red'"):
         run.config()
 
 
 def test_a_run_without_weights_has_not_ended(run: Run) -> None:
-    message = r"run `(.*)` has no weights yet, since its training has not ended; go on with `lazygnn train --resume \1`"
+    message = (
+        r"run `(.*)` has no weights yet, since its training has not ended; resume it with `lazygnn train --resume \1`"
+    )
     with pytest.raises(CheckpointError, match=message):
         run.load_weights()
     assert not run.has_ended()
@@ -127,33 +116,47 @@ def test_a_run_without_weights_has_not_ended(run: Run) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not weights at all", b"\xff" * 100])
-def test_broken_weights_are_a_checkpoint_error(run: Run, content: bytes | None) -> None:
+def test_corrupt_weights_are_a_checkpoint_error(run: Run, content: bytes | None) -> None:
     run.save_result({"val": 0.5})
     if content is not None:
         (run.path / WEIGHTS).write_bytes(content)
     with pytest.raises(
-        CheckpointError, match=r"cannot read `.*best.safetensors`: .*; go on with `lazygnn train --resume"
+        CheckpointError, match=r"cannot read `.*best.safetensors`: .*; restore it with `lazygnn train --resume"
     ):
         run.load_weights()
 
 
-@pytest.mark.parametrize("content", [b"[]\n", b"{}\n", b"3\n", b"\xff\xfe\n"])
-def test_a_log_of_something_else_is_a_checkpoint_error(run: Run, content: bytes) -> None:
-    (run.path / LOG).write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"`.*log.jsonl`"):
-        run.history()
-
-
-def test_a_broken_result_is_a_checkpoint_error(run: Run) -> None:
+def test_a_corrupt_result_is_a_checkpoint_error(run: Run) -> None:
     (run.path / RESULT).write_text("nothing")
     with pytest.raises(CheckpointError, match=r"cannot read `.*result.json`: "):
         run.result()
 
 
-def test_peak_memory_is_that_of_this_process() -> None:
-    before = peak_memory_mib(torch.device("cpu"))
-    held = torch.ones(2**26)
-    grown = peak_memory_mib(torch.device("cpu"))
-    # torch alone takes more than 50 MiB; no test takes 64 GiB
-    assert 50 < before <= grown < 65_536
-    assert grown >= held.nbytes / 2**20
+def test_a_write_that_fails_leaves_the_earlier_file(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.save_weights({"a": torch.ones(2)})
+    run.save_result({"val": 0.5})
+
+    def fail(path: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        run.save_weights({"a": torch.zeros(2)})
+    with pytest.raises(OSError, match="no space left"):
+        run.save_result({"val": 0.25})
+    assert run.load_weights()["a"].tolist() == [1.0, 1.0]
+    assert run.result() == {"val": 0.5}
+    assert sorted(path.name for path in run.path.iterdir()) == [WEIGHTS, CONFIG, RESULT]
+
+
+def test_a_run_folder_that_cannot_be_written_is_refused(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: Path, content: bytes) -> None:
+        raise PermissionError(errno.EACCES, "permission denied")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    message = r"cannot write the run folder `.*run`: .*permission denied; choose another `--out`"
+    with pytest.raises(ConfigError, match=message):
+        Run.create(tmp_path / "run", config)
+    assert not (tmp_path / "run" / CONFIG).exists()

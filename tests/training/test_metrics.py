@@ -29,10 +29,10 @@ def test_accuracy_is_the_share_of_right_labels() -> None:
 
 
 def test_micro_f1_counts_over_all_labels() -> None:
-    logits = torch.tensor([[2.0, -1.0], [1.0, 1.0], [-3.0, 0.5]])
+    logits = torch.tensor([[2.0, -1.0], [1.0, -1.0], [-3.0, 0.5]])
     y = torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
-    # right: 3; wrongly given: 1; missed: 1
-    assert measure("micro-f1", MULTI, logits, y) == pytest.approx(2 * 3 / (2 * 3 + 1 + 1))
+    # three true positives and one false negative; the mean over the labels would be (1 + 2 / 3) / 2 = 5 / 6
+    assert measure("micro-f1", MULTI, logits, y) == pytest.approx(6 / 7)
 
 
 def test_roc_auc_is_the_mean_share_of_ordered_pairs() -> None:

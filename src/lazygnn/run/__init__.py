@@ -1,1 +1,1 @@
-"""The run folder: configuration, log, checkpoints, weights and result of one training."""
+"""The run folder of one training: configuration, log, checkpoints, weights, result and predictions."""

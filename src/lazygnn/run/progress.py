@@ -1,4 +1,4 @@
-"""Shows an ongoing training: a bar on a terminal, a line now and then elsewhere, on stderr."""
+"""The progress of a training on stderr: a bar on a terminal, about ten lines elsewhere."""
 
 from types import TracebackType
 
@@ -9,7 +9,7 @@ from lazygnn.training.trainer import EpochReport
 
 
 class EpochProgress:
-    """A context in which epochs are shown as they end."""
+    """A context manager that shows every epoch when it ends."""
 
     def __init__(self, title: str, epochs: int, *, quiet: bool = False) -> None:
         self.title, self.epochs, self.quiet = title, epochs, quiet
@@ -36,11 +36,11 @@ class EpochProgress:
         self.bar.stop()
 
     def show(self, report: EpochReport) -> None:
-        """Takes in one more epoch."""
+        """Shows one more epoch."""
         if report.scores is not None:
             self.scores = "  ".join(f"{split} {score:.4f}" for split, score in report.scores.items())
             self.scored_epoch = report.epoch
-        # scores of an earlier epoch say so
+        # scores of an earlier epoch are marked with it
         of = f" (epoch {self.scored_epoch})" if self.scores and self.scored_epoch < report.epoch else ""
         text = f"loss {report.loss:.4f}  {self.scores}{of}"
         self.bar.update(self.bar_task, completed=report.epoch, text=text)

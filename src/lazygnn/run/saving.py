@@ -1,4 +1,4 @@
-"""When a run is saved: every so many batches or minutes, and when the process is asked to stop."""
+"""When checkpoints are written: every few batches or minutes, and when a signal asks the process to stop."""
 
 import logging
 import signal
@@ -17,16 +17,16 @@ logger = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):
-    """The process was asked to stop; the run is saved."""
+    """A signal has stopped the training; the run is saved."""
 
     def __init__(self, signum: int, run: Path) -> None:
         name = signal.Signals(signum).name
-        super().__init__(f"stopped by {name}; the run is saved, go on with `lazygnn train --resume {run}`")
+        super().__init__(f"stopped by {name}; the run is saved, resume it with `lazygnn train --resume {run}`")
         self.signum = signum
 
 
 class Saver:
-    """Called after every batch; saves when it is time and ends the training when a signal has come."""
+    """A callback for every batch: writes a checkpoint if one is due and stops the training after a signal."""
 
     def __init__(self, folder: CheckpointFolder, options: TrainerOptions) -> None:
         self.folder, self.options = folder, options
@@ -34,7 +34,7 @@ class Saver:
         self._saved_at = time.monotonic()
 
     def __call__(self, trainer: Trainer) -> None:
-        """Saves if it is due."""
+        """Writes a checkpoint if one is due."""
         every = self.options.checkpoint_every
         due = every is not None and trainer.num_batches % every == 0
         late = time.monotonic() - self._saved_at > 60 * self.options.checkpoint_minutes
@@ -44,7 +44,7 @@ class Saver:
             raise Interrupted(self.signum, self.folder.path.parent)
 
     def save(self, trainer: Trainer) -> None:
-        """Writes a checkpoint; a disk that is full is a warning, since training itself can go on."""
+        """Writes a checkpoint; a failure such as a full disk is a warning, since training itself can continue."""
         try:
             self.folder.save(trainer.num_batches, *trainer.checkpoint())
         except CheckpointError as error:
@@ -52,19 +52,19 @@ class Saver:
         self._saved_at = time.monotonic()
 
     @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Takes SIGTERM and SIGINT as a wish to stop after the current batch; a second one stops at once."""
+    def handling_signals(self) -> Iterator[None]:
+        """Lets SIGTERM and SIGINT stop the training after the current batch; a second one stops it at once."""
 
-        def wish(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        def request_stop(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
             self.signum = signum
             signal.signal(signum, previous[signal.Signals(signum)])
 
         previous = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
         try:
             for signum in previous:
-                signal.signal(signum, wish)
+                signal.signal(signum, request_stop)
         except ValueError:
-            # signals belong to the main thread; elsewhere whoever owns the process saves
+            # only the main thread may handle signals; in another one, they are left to the caller
             previous = {}
         try:
             yield

@@ -1,4 +1,4 @@
-"""Scores of outputs against targets; all of them grow as a model improves."""
+"""Metrics: scores of outputs against targets, where higher is better."""
 
 from collections.abc import Callable, Mapping
 
@@ -11,7 +11,7 @@ Metric = Callable[[Tensor, Tensor], float]
 
 
 def find_metric(name: str, task: Task) -> tuple[str, Metric]:
-    """The metric of that name, or the task's own for `auto`; refuses one that does not fit the task."""
+    """Returns a metric and its name, for `auto` the first one of the task; refuses one that does not fit the task."""
     name = task.metrics[0] if name == "auto" else name
     if name not in task.metrics:
         raise ConfigError(
@@ -21,7 +21,7 @@ def find_metric(name: str, task: Task) -> tuple[str, Metric]:
 
 
 def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]) -> dict[str, float]:
-    """The score on every split that exists."""
+    """Returns the score on every split."""
     return {split: metric(logits[mask], y[mask]) for split, mask in masks.items()}
 
 
@@ -38,7 +38,7 @@ def _micro_f1(logits: Tensor, y: Tensor) -> float:
 def _roc_auc(logits: Tensor, y: Tensor) -> float:
     from torchmetrics.functional.classification import binary_auroc
 
-    # the area is not defined for a label that all nodes of a split have, or none; such labels do not count
+    # the area is undefined for a label that all nodes of a split have, or none; such labels are left out
     columns = (y.amin(dim=0) != y.amax(dim=0)).nonzero()[:, 0].tolist()
     if not columns:
         raise GraphError("`roc-auc` needs a label that some nodes of a split have and some do not; use `micro-f1`")

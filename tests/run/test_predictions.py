@@ -1,4 +1,5 @@
 import csv
+import errno
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,8 +10,8 @@ import torch
 
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
+from lazygnn.run.predictions import check_format, prediction_table, write_table
 from lazygnn.task import Task
-from lazygnn.training.predict import check_format, prediction_table, write_table
 
 LOGITS = torch.tensor([[0.0, 1.0986123], [2.0, 0.6137056], [1.0, 0.0], [0.0, 0.0]])
 
@@ -81,7 +82,7 @@ def test_parquet_holds_the_same_columns(graph: Graph, tmp_path: Path) -> None:
     [
         ("table.txt", r"cannot write `.*table.txt`; choose a name that ends in .csv or .parquet"),
         ("table", r"cannot write `.*table`; choose a name that ends in .csv or .parquet"),
-        ("gone/table.csv", r"cannot write `.*table.csv`: there is no folder `.*gone`; create it first"),
+        ("gone/table.csv", r"cannot write `.*table.csv`: the folder `.*gone` does not exist; create it first"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path, name: str, message: str) -> None:
@@ -94,3 +95,32 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(ConfigError, match=r"Parquet needs `pyarrow`; install `lazygnn\[parquet\]` or write .csv"):
         check_format(tmp_path / "table.parquet")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_table_that_cannot_be_completed_leaves_the_earlier_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / f"table.{suffix}"
+    table = {"node": np.arange(3), "prediction": np.arange(3)}
+    write_table(table, path)
+    before = path.read_bytes()
+
+    def fail(path: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr(Path, "replace", fail)
+    with pytest.raises(
+        ConfigError, match=r"cannot write `.*table.*`: .*no space left on device; choose another `--out`"
+    ):
+        write_table({name: column[:1] for name, column in table.items()}, path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_columns_of_different_lengths_leave_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        write_table({"node": np.arange(3), "prediction": np.arange(2)}, tmp_path / "table.csv")
+    assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Predictions as a table: node id, prediction, probability."""
+"""Predictions as a table of node ids, predictions and probabilities, in a CSV or Parquet file."""
 
 import csv
 from pathlib import Path
@@ -7,6 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from lazygnn.errors import ConfigError
+from lazygnn.files import replaced
 from lazygnn.graph import Graph
 from lazygnn.task import Task
 
@@ -14,11 +15,11 @@ FORMATS = (".csv", ".parquet")
 
 
 def check_format(path: Path) -> None:
-    """Refuses a file name whose format is not known, and Parquet where it cannot be written."""
+    """Refuses a file of an unknown format or in a missing folder, and Parquet without `pyarrow`."""
     if path.suffix not in FORMATS:
         raise ConfigError(f"cannot write `{path}`; choose a name that ends in {' or '.join(FORMATS)}")
     if not path.parent.is_dir():
-        raise ConfigError(f"cannot write `{path}`: there is no folder `{path.parent}`; create it first")
+        raise ConfigError(f"cannot write `{path}`: the folder `{path.parent}` does not exist; create it first")
     if path.suffix == ".parquet":
         try:
             import pyarrow.parquet  # noqa: F401
@@ -29,7 +30,7 @@ def check_format(path: Path) -> None:
 def prediction_table(
     logits: Tensor, graph: Graph, task: Task, class_names: tuple[str, ...] | None
 ) -> dict[str, np.ndarray]:
-    """The columns of the table; several outputs per node become several columns."""
+    """Returns the columns of the table; several outputs per node become several columns."""
     ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
     values = task.activate(logits).cpu().float()
     if task.kind == "single-label":
@@ -48,13 +49,25 @@ def prediction_table(
 
 
 def write_table(table: dict[str, np.ndarray], path: Path) -> None:
-    """Writes CSV or Parquet, by the ending of the name."""
-    if path.suffix == ".parquet":
-        import pyarrow
-        import pyarrow.parquet
+    """Writes CSV or Parquet, by the suffix of the name; the file appears when it is complete."""
+    try:
+        with replaced(path) as unfinished:
+            if path.suffix == ".parquet":
+                _write_parquet(table, unfinished)
+            else:
+                _write_csv(table, unfinished)
+    except OSError as error:
+        raise ConfigError(f"cannot write `{path}`: {error}; choose another `--out`") from error
 
-        pyarrow.parquet.write_table(pyarrow.table(table), path)
-        return
+
+def _write_parquet(table: dict[str, np.ndarray], path: Path) -> None:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table(table), path)
+
+
+def _write_csv(table: dict[str, np.ndarray], path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(table)

@@ -1,0 +1,9 @@
+"""What the commands do, for use in Python: train, resume, evaluate, predict and prepare."""
+
+from lazygnn.commands.device import choose_device
+from lazygnn.commands.evaluation import evaluate_run
+from lazygnn.commands.prediction import predict_run
+from lazygnn.commands.preparation import prepare
+from lazygnn.commands.training import resume, train
+
+__all__ = ["choose_device", "evaluate_run", "predict_run", "prepare", "resume", "train"]

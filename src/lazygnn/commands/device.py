@@ -1,0 +1,22 @@
+"""The device that a command computes on."""
+
+import torch
+
+from lazygnn.errors import ConfigError
+
+
+def choose_device(name: str) -> torch.device:
+    """Returns the device of that name; `auto` is a GPU if there is one, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device: torch.device | None = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"unknown device `{name}`; choose auto, cpu or cuda")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            f"device `{name}` is not available: torch {torch.__version__} finds no GPU; choose auto or cpu"
+        )
+    return device

@@ -1,0 +1,61 @@
+"""Lists the methods and data sets, and the options and recipes of a method."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from lazygnn.config import Options, TrainerOptions, allowed
+from lazygnn.data.datasets import EMBEDDED, find_graph, unknown_dataset
+from lazygnn.data.download import SOURCES
+from lazygnn.methods import METHODS, find_method, recipe, recipe_for, recipe_names
+
+
+def list_methods(console: Console) -> None:
+    """Prints a line for every method, and the names of the data sets."""
+    width = max(map(len, METHODS))
+    for name, entry in METHODS.items():
+        paper = "" if entry.paper == "-" else f" ({entry.paper})"
+        console.print(f"[bold]{name:{width}}[/bold]  {entry.summary}{paper}", soft_wrap=True, highlight=False)
+    console.print(f"data sets: {EMBEDDED} (inside the package), {', '.join(SOURCES)}, or the path of an .npz file")
+
+
+def list_options(method: str, dataset: str, root: str | None, console: Console) -> None:
+    """Prints the options of a method with the recipe for a data set, and the data sets that have a recipe."""
+    options = find_method(method).options
+    _check_dataset(dataset, root)
+    name = recipe_for(method, dataset)
+    source = "default recipe" if name == "default" else f"recipe for {name}"
+    for group, fields in (("training", TrainerOptions), (method, options)):
+        console.print(_options_table(f"{group}, {source}", fields, recipe(method, dataset)))
+    console.print(_recipes_line(method), soft_wrap=True, highlight=False)
+
+
+def _check_dataset(dataset: str, root: str | None) -> None:
+    """Refuses a data set that is neither a known name nor a file."""
+    known = {EMBEDDED, *SOURCES, *(name for method in METHODS for name in recipe_names(method))}
+    if dataset not in {"default", *known} and find_graph(dataset, root) is None:
+        raise unknown_dataset(dataset, root, known)
+
+
+def _options_table(title: str, options: type[Options], tuned: dict[str, Any]) -> Table:
+    table = Table(Column("option", no_wrap=True), "default", "recipe", "allowed", "meaning", title=title)
+    for name, field in options.model_fields.items():
+        cells = _value(field.default), _value(tuned.get(name)), allowed(field), field.description or ""
+        table.add_row(name, *map(escape, cells))
+    return table
+
+
+def _value(value: object) -> str:
+    """Returns a value as `--set` takes it; empty for None."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _recipes_line(method: str) -> str:
+    """Returns the data sets that a method has a recipe for; a star marks those that cannot be downloaded."""
+    names = recipe_names(method)
+    own = [name for name in names if name != EMBEDDED and name not in SOURCES]
+    line = f"recipes for: {', '.join(f'{name}*' if name in own else name for name in names)}"
+    legend = "\n* cannot be downloaded: needs your own `<name>.npz` in the folder of data files (`--root`)"
+    return line + legend if own else line

@@ -1,0 +1,63 @@
+"""Predicts with a run, for every node of its own graph or of a new one."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor
+
+from lazygnn.commands.device import choose_device
+from lazygnn.commands.restoring import reload_graph, restore_model
+from lazygnn.data import load_graph
+from lazygnn.errors import GraphError
+from lazygnn.graph import Graph, without_warnings
+from lazygnn.run.folder import Run
+from lazygnn.run.predictions import check_format, prediction_table, write_table
+from lazygnn.training import infer
+
+
+def predict_run(
+    path: Path, graph_file: Path | None = None, *, device: str = "auto", root: str | None = None
+) -> tuple[Tensor, Graph, Graph]:
+    """Computes the outputs of a run for every node of its own graph, or of a new one with the same features.
+
+    Args:
+        path: The run folder.
+        graph_file: A new graph.
+        device: `auto`, `cpu` or `cuda`.
+        root: Another folder of data files.
+
+    Returns:
+        The outputs, their graph, and the graph of training, which defines the task and the names of the classes.
+    """
+    run = Run.open(path)
+    config, weights = run.config(), run.load_weights()
+    with without_warnings():
+        trained_on = reload_graph(config, root)
+    graph = trained_on if graph_file is None else load_graph(graph_file, root)
+    if graph.in_channels != trained_on.in_channels:
+        raise GraphError(
+            f"`{graph_file}` has {graph.in_channels} features, the run was trained on {trained_on.in_channels}; "
+            "give a graph with the same features"
+        )
+    # a new graph need not have labels, so the task is that of training
+    graph = replace(graph, task=trained_on.task)
+    model, placed = restore_model(run, weights, graph, choose_device(device))
+    return infer(model, placed), graph, trained_on
+
+
+def write_predictions(
+    path: Path, out: Path, graph_file: Path | None = None, *, device: str = "auto", root: str | None = None
+) -> int:
+    """Writes the predictions of a run to a CSV or Parquet file and returns their number.
+
+    Args:
+        path: The run folder.
+        out: The file; its suffix is the format.
+        graph_file: A new graph.
+        device: `auto`, `cpu` or `cuda`.
+        root: Another folder of data files.
+    """
+    check_format(out)
+    logits, graph, trained_on = predict_run(path, graph_file, device=device, root=root)
+    write_table(prediction_table(logits, graph, trained_on.task, trained_on.class_names), out)
+    return graph.num_nodes

@@ -1,0 +1,55 @@
+"""Loads and partitions a data set ahead of training."""
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from lazygnn.data import load_graph
+from lazygnn.data.folder import save_folder
+from lazygnn.partitioning import PartitionMethod, default_cache, describe, partition
+
+
+def prepare(
+    dataset: str,
+    num_parts: int,
+    method: PartitionMethod,
+    num_layers: int,
+    *,
+    seed: int = 0,
+    root: str | None = None,
+    out: Path | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Loads and partitions a data set, so that training finds the parts in the cache; returns their sizes and halos.
+
+    Args:
+        dataset: A name or a path.
+        num_parts: The number of parts.
+        method: `metis`, `random` or `contiguous`.
+        num_layers: The number of hops of the deep halo.
+        seed: The seed of the partition.
+        root: The folder of data files.
+        out: Writes the permuted graph, too, as a folder that `load_graph` maps into memory; train on it with
+            `partition = "contiguous"`.
+        tell: Called with a description of every stage.
+    """
+    graph = load_graph(dataset, root)
+    tell(f"partitioning {graph.num_nodes:,} nodes into {num_parts} parts")
+    parts = partition(graph, num_parts, method=method, seed=seed, cache=default_cache())
+    tell("measuring the halos")
+    summary = asdict(describe(graph, parts, num_layers))
+    if out is not None:
+        tell(f"writing {out}")
+        save_folder(replace(graph.permute(parts.order), part_ptr=parts.ptr), out)
+    return {"dataset": dataset, "nodes": graph.num_nodes, "edges": graph.num_edges} | summary
+
+
+def describe_parts(found: dict[str, Any]) -> str:
+    """Returns the result of `prepare` as a sentence with units."""
+    return (
+        f"{found['nodes']:,} nodes, {found['edges']:,} edges, in {found['num_parts']} parts of "
+        f"{found['smallest_part']:,} to {found['largest_part']:,} nodes; {found['edge_cut']:.1%} of the edges are "
+        f"between parts; halo nodes per node of a part: {found['mean_halo']:.2f} within 1 hop (at most "
+        f"{found['max_halo']:.2f}), {found['mean_deep_halo']:.2f} within {found['num_layers']} hops"
+    )

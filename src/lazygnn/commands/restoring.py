@@ -1,0 +1,59 @@
+"""Restores the graph and the model of an earlier run."""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from lazygnn.config import Config
+from lazygnn.data import load_graph
+from lazygnn.data.datasets import EMBEDDED, data_root
+from lazygnn.data.folder import HEADER
+from lazygnn.errors import CheckpointError, GraphError
+from lazygnn.graph import Graph
+from lazygnn.methods import Place, build_model, place_graph
+from lazygnn.model import Model
+from lazygnn.run.folder import HISTORIES, Run
+
+
+def with_absolute_paths(config: Config) -> Config:
+    """Makes the path or root of the data absolute, so that the run can be used from any working directory."""
+    if _is_graph(Path(config.dataset)):
+        return config.model_copy(update={"dataset": str(Path(config.dataset).absolute())})
+    return config.model_copy(update={"root": str(data_root(config.root).absolute())})
+
+
+def reload_graph(config: Config, root: str | None) -> Graph:
+    """Loads the graph of a run from its original path, or from `root`, which may have a file of the same name."""
+    path = Path(config.dataset)
+    if path.is_absolute() or path.suffix == ".npz":
+        candidates = [path] if root is None else [Path(root) / path.name, path]
+    else:
+        folder = data_root(config.root if root is None else root)
+        candidates = [folder / f"{path}.npz", folder / path]
+    folder = candidates[0].parent
+    found = next((candidate for candidate in candidates if candidate.exists()), None)
+    if found is None and config.dataset != EMBEDDED:
+        raise GraphError(
+            f"the run's graph `{config.dataset}` is not in `{folder}`; "
+            "give the folder that has a file of that name with `--root`"
+        )
+    # the embedded graph and the raw files of public data sets are loaded by name
+    return load_graph(found if found is not None and _is_graph(found) else config.dataset, folder)
+
+
+def restore_model(run: Run, weights: dict[str, Tensor], graph: Graph, device: torch.device) -> tuple[Model, Graph]:
+    """Builds the model of a run with its weights; returns it with the graph as the model takes it."""
+    config = run.config()
+    graph = place_graph(config, graph, device)
+    model = build_model(config, graph, Place(device, run.path / HISTORIES, training=False))
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise CheckpointError(f"the weights in `{run.path}` do not fit its configuration: {reason}") from error
+    return model, graph
+
+
+def _is_graph(path: Path) -> bool:
+    return path.suffix == ".npz" or (path / HEADER).is_file()

@@ -1,0 +1,55 @@
+"""The result of a run, as `train` and `evaluate` print it."""
+
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lazygnn.config import Config
+from lazygnn.graph import Graph
+from lazygnn.training.metrics import find_metric
+
+
+def make_result(
+    config: Config,
+    graph: Graph,
+    scores: dict[str, float],
+    *,
+    trained: dict[str, Any],
+    device: torch.device,
+    path: Path,
+) -> dict[str, Any]:
+    """Returns the fields of the JSON line in their order.
+
+    Args:
+        config: The configuration of the run.
+        graph: The graph that was evaluated.
+        scores: Its score on every split.
+        trained: What is known about the training: `epochs`, `best_epoch`, `seconds_per_epoch`.
+        device: The device that computed the scores.
+        path: The run folder.
+    """
+    return {
+        "method": config.method,
+        "dataset": config.dataset,
+        "seed": config.seed,
+        "metric": find_metric(config.trainer.metric, graph.task)[0],
+        "val": scores.get("val"),
+        "test": scores.get("test"),
+        "epochs": trained.get("epochs"),
+        "best_epoch": trained.get("best_epoch"),
+        "seconds_per_epoch": trained.get("seconds_per_epoch"),
+        "peak_memory_mib": peak_memory_mib(device),
+        "run": str(path),
+    }
+
+
+def peak_memory_mib(device: torch.device) -> float:
+    """Returns the peak memory so far: on a GPU as reserved by torch, on a CPU of the process."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device) / 2**20
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts bytes, Linux kibibytes
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

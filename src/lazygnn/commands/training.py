@@ -1,0 +1,132 @@
+"""Trains a configuration into a run folder, and resumes a run that was interrupted."""
+
+import logging
+import shutil
+import statistics
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lazygnn.commands.device import choose_device
+from lazygnn.commands.restoring import reload_graph, with_absolute_paths
+from lazygnn.commands.result import make_result
+from lazygnn.config import Config
+from lazygnn.data import load_graph
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.methods import build, method_options
+from lazygnn.partitioning import default_cache
+from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.curves import plot_curves
+from lazygnn.run.folder import CHECKPOINTS, CURVES, HISTORIES, Run
+from lazygnn.run.progress import EpochProgress
+from lazygnn.run.saving import Saver
+from lazygnn.training import EpochReport, Trainer
+from lazygnn.training.metrics import find_metric
+
+logger = logging.getLogger(__name__)
+
+
+def train(
+    config: Config, out: Path | None = None, *, graph: Graph | None = None, quiet: bool = False
+) -> dict[str, Any]:
+    """Trains a configuration and writes its run folder.
+
+    Args:
+        config: From `resolve`.
+        out: The run folder; default: `runs/<dataset>-<method>-<seed>`, with a number if that exists.
+        graph: The graph, if it is loaded already.
+        quiet: Shows no progress.
+
+    Returns:
+        The result: scores, epochs, time and memory.
+    """
+    device = choose_device(config.device)
+    graph = load_graph(config.dataset, config.root) if graph is None else graph
+    config = with_absolute_paths(config)
+    run = Run.create(out if out is not None else _unused_folder(config), config)
+    try:
+        trainer = _make_trainer(run, config, graph, device)
+    except BaseException:
+        # nothing has been trained yet, and the folder would be refused by a second attempt
+        shutil.rmtree(run.path)
+        raise
+    return _fit(run, config, trainer, quiet=quiet)
+
+
+def resume(path: Path, *, device: str | None = None, root: str | None = None, quiet: bool = False) -> dict[str, Any]:
+    """Resumes a run from its last valid checkpoint, or from its start if it has none.
+
+    A run that has ended is left unchanged, and its result is returned.
+
+    Args:
+        path: The run folder.
+        device: Another device than the run was started on.
+        root: Another folder of data files.
+        quiet: Shows no progress.
+    """
+    run = Run.open(path)
+    config = run.config()
+    if run.has_ended():
+        logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", path)
+        return run.result() | {"run": str(path)}
+    checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
+    graph = reload_graph(config, root)
+    trainer = _make_trainer(run, config, graph, choose_device(device if device is not None else config.device))
+    if checkpoint is not None:
+        trainer.restore(checkpoint.tensors, checkpoint.state)
+    else:
+        logger.warning("run `%s` has no checkpoint yet and starts over; see the option `checkpoint_minutes`", path)
+    run.log.rewind(trainer.epoch)
+    return _fit(run, config, trainer, quiet=quiet)
+
+
+def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Trainer:
+    torch.manual_seed(config.seed)
+    built = build(config, graph, device, folder=run.path / HISTORIES, cache=default_cache())
+    trainer = Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
+    metric, _ = find_metric(config.trainer.metric, built.graph.task)
+    # on a GPU, whether a step is replayed is decided batch by batch
+    replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
+    run.save_chosen({"device": str(device), "metric": metric} | replay | method_options(config).chosen())
+    return trainer
+
+
+def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str, Any]:
+    saver = Saver(CheckpointFolder(run.path / CHECKPOINTS), config.trainer)
+    trainer.on_batch = saver
+    with EpochProgress(config.method, config.trainer.epochs, quiet=quiet) as progress, saver.handling_signals():
+
+        def on_epoch(report: EpochReport) -> None:
+            run.log.append(report)
+            progress.show(report)
+
+        trainer.on_epoch = on_epoch
+        try:
+            trainer.run()
+        except FloatingPointError as error:
+            raise ConfigError(str(error)) from error
+        saver.save(trainer)
+    # the last checkpoint has the content of these files
+    shutil.rmtree(run.path / HISTORIES, ignore_errors=True)
+    fit = trainer.finish()
+    run.save_weights(trainer.model.state_dict())
+    log = run.log.read()
+    plot_curves({config.method: log}, run.path / CURVES)
+    trained = {
+        "epochs": fit.epochs,
+        "best_epoch": fit.best_epoch,
+        # not the mean: the first epochs compile and capture
+        "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
+    }
+    device = trainer.model.device
+    result = make_result(config, trainer.graph, fit.scores, trained=trained, device=device, path=run.path)
+    run.save_result(result)
+    return result
+
+
+def _unused_folder(config: Config) -> Path:
+    base = Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{config.seed}"
+    numbered = (base.with_name(f"{base.name}-{number}") for number in range(2, 10_000))
+    return next(path for path in (base, *numbered) if not path.exists())

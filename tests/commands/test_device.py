@@ -1,0 +1,19 @@
+import pytest
+import torch
+
+from lazygnn.commands import choose_device
+from lazygnn.errors import ConfigError
+
+
+def test_a_device_is_chosen_by_name_or_automatically() -> None:
+    assert choose_device("cpu") == torch.device("cpu")
+    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    for name in ("gpu", "mps", "meta", "cuda:x", ""):
+        with pytest.raises(ConfigError, match=f"unknown device `{name}`; choose auto, cpu or cuda"):
+            choose_device(name)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"device `cuda` is not available: torch .* finds no GPU; choose auto or cpu"):
+        choose_device("cuda")

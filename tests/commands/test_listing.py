@@ -1,0 +1,77 @@
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lazygnn.commands.listing import list_methods, list_options
+from lazygnn.errors import GraphError
+from lazygnn.methods import METHODS, find_method, recipe
+
+
+def options_of(method: str, dataset: str = "default", root: Path | None = None, *, width: int = 200) -> str:
+    file = io.StringIO()
+    list_options(method, dataset, None if root is None else str(root), Console(file=file, width=width))
+    return file.getvalue()
+
+
+def test_methods_and_data_sets_are_listed() -> None:
+    file = io.StringIO()
+    list_methods(Console(file=file, width=200))
+    for name in (*METHODS, "cora", "wordnet-small", "ogbn-arxiv"):
+        assert name in file.getvalue()
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_every_option_of_a_method_is_listed(method: str) -> None:
+    out = options_of(method)
+    for name, field in find_method(method).options.model_fields.items():
+        assert name in out
+        assert str(field.description).split(";")[0] in out
+    assert "weight_decay" in out
+
+
+def test_allowed_values_and_the_recipe_are_listed() -> None:
+    def row(option: str, method: str, dataset: str = "default") -> list[str]:
+        lines = options_of(method, dataset).splitlines()
+        (line,) = [line for line in lines if line.startswith(f"│ {option} ")]
+        return [cell.strip() for cell in line.strip("│").split("│")[:4]]
+
+    values = recipe("lazygnn", "cora")
+    assert row("alpha", "lazygnn", "cora") == ["alpha", "0.1", str(values["alpha"]), "number > 0 and <= 1"]
+    assert row("start", "lazygnn", "cora") == ["start", "drift", "", "drift or mix"]
+    assert row("patience", "lazygnn", "cora") == ["patience", "", str(values["patience"]), "integer >= 1 or none"]
+    assert row("epochs", "label-propagation")[:3] == ["epochs", "200", "0"]
+    assert row("keep_batches", "cluster-gcn")[1::2] == ["true", "true or false"]
+
+
+def test_a_star_marks_recipes_for_data_that_cannot_be_downloaded() -> None:
+    recipes, legend = options_of("lazygnn").splitlines()[-2:]
+    assert recipes == "recipes for: cora, citeseer, pubmed, wordnet-small, arxiv*, wordnet*"
+    assert legend == "* cannot be downloaded: needs your own `<name>.npz` in the folder of data files (`--root`)"
+
+
+def test_names_of_options_are_not_cut_on_a_narrow_terminal() -> None:
+    assert "checkpoint_minutes" in options_of("lazygnn", width=80)
+
+
+def test_an_unknown_data_set_is_refused(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAZYGNN_DATA", str(tmp_path / "env"))
+    with pytest.raises(GraphError, match=r"^no file `nosuch.npz`"):
+        options_of("lazygnn", "nosuch.npz")
+    with pytest.raises(GraphError, match=r"^unknown data set `nosuch`: no file `.*env/nosuch.npz`"):
+        options_of("lazygnn", "nosuch")
+    # a data set without a recipe for this method, one that only has a recipe, and a file
+    for name, source in (("reddit", "default recipe"), ("arxiv", "recipe for arxiv"), (str(dataset), "default recipe")):
+        out = options_of("lazygnn", name)
+        assert f"training, {source}" in out
+        assert f"lazygnn, {source}" in out
+    (tmp_path / "env").mkdir()
+    dataset.rename(tmp_path / "env" / "nosuch.npz")
+    assert "default recipe" in options_of("lazygnn", "nosuch")
+    with pytest.raises(GraphError, match=r"^unknown data set `nosuch`"):
+        options_of("lazygnn", "nosuch", tmp_path)
+    with pytest.raises(GraphError, match=r"^no file `nosuch.npz`; .*`nosuch`"):
+        options_of("lazygnn", "nosuch.npz")
+    monkeypatch.delenv("LAZYGNN_DATA")
+    assert "default recipe" in options_of("lazygnn", "nosuch", tmp_path / "env")

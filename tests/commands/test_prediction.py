@@ -1,0 +1,49 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from lazygnn import commands
+from lazygnn.config import Config
+from lazygnn.errors import GraphError
+from lazygnn.methods import METHODS
+
+Arrays = dict[str, Any]
+Configure = Callable[..., Config]
+LEARNING = [method for method in METHODS if method != "label-propagation"]
+
+
+def test_prediction_is_inference_on_the_graph_of_the_run(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    result = commands.train(configure(dataset, epochs=20), tmp_path / "run", quiet=True)
+    logits, graph, trained_on = commands.predict_run(tmp_path / "run", device="cpu")
+    assert graph.num_nodes == trained_on.num_nodes == len(logits) == 60
+    right = logits.argmax(dim=1) == graph.y
+    assert float(right[graph.masks["test"]].double().mean()) == result["test"]
+
+
+@pytest.mark.parametrize("method", LEARNING)
+def test_a_new_graph_needs_no_labels(
+    dataset: Path, tmp_path: Path, block_arrays: Arrays, method: str, configure: Configure
+) -> None:
+    commands.train(configure(dataset, method), tmp_path / "run", quiet=True)
+    new = {name: block_arrays[name] for name in ("edge_index", "x")}
+    np.savez(tmp_path / "new.npz", **new)
+    own, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    logits, graph, trained_on = commands.predict_run(tmp_path / "run", tmp_path / "new.npz", device="cpu")
+    assert torch.equal(logits, own)
+    assert graph.task == trained_on.task
+    np.savez(tmp_path / "part.npz", edge_index=np.array([[0, 1], [1, 0]]), x=block_arrays["x"][:5])
+    logits, _, _ = commands.predict_run(tmp_path / "run", tmp_path / "part.npz", device="cpu")
+    assert logits.shape == (5, 3)
+
+
+def test_a_new_graph_must_have_the_same_features(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    commands.train(configure(dataset), tmp_path / "run", quiet=True)
+    np.savez(tmp_path / "new.npz", edge_index=np.array([[0, 1], [1, 0]]), x=np.ones((2, 7)))
+    with pytest.raises(
+        GraphError, match=r"new.npz` has 7 features, the run was trained on 3; give a graph with the same"
+    ):
+        commands.predict_run(tmp_path / "run", tmp_path / "new.npz", device="cpu")

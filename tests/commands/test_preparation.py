@@ -1,0 +1,28 @@
+from pathlib import Path
+
+from lazygnn import commands
+from lazygnn.commands.preparation import describe_parts
+from lazygnn.data import load_graph
+
+
+def test_sizes_are_described_with_units(dataset: Path) -> None:
+    found = commands.prepare(str(dataset), 4, "random", 3)
+    assert (found["nodes"], found["smallest_part"], found["largest_part"]) == (60, 15, 15)
+    words = describe_parts(found)
+    assert words.startswith(f"60 nodes, {found['edges']} edges, in 4 parts of 15 to 15 nodes; ")
+    assert f"; {100 * found['edge_cut']:.1f}% of the edges are between parts; halo nodes per node of a part: " in words
+    assert f"{found['mean_halo']:.2f} within 1 hop (at most {found['max_halo']:.2f})" in words
+    assert words.endswith(f"{found['mean_deep_halo']:.2f} within 3 hops")
+
+
+def test_every_stage_is_announced(dataset: Path, tmp_path: Path) -> None:
+    stages: list[str] = []
+    commands.prepare(str(dataset), 4, "random", 1, out=tmp_path / "prepared", tell=stages.append)
+    assert stages == [
+        "partitioning 60 nodes into 4 parts",
+        "measuring the halos",
+        f"writing {tmp_path / 'prepared'}",
+    ]
+    part_ptr = load_graph(tmp_path / "prepared").part_ptr
+    assert part_ptr is not None
+    assert part_ptr.tolist() == [0, 15, 30, 45, 60]

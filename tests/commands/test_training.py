@@ -1,0 +1,166 @@
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lazygnn import commands
+from lazygnn.config import Config
+from lazygnn.errors import CheckpointError, ConfigError, GraphError
+from lazygnn.graph import Graph
+from lazygnn.run.folder import CHECKPOINTS, RESULT, WEIGHTS, Run
+
+Arrays = dict[str, Any]
+Configure = Callable[..., Config]
+
+
+def scores(result: dict[str, Any]) -> tuple[float, float]:
+    return result["val"], result["test"]
+
+
+def test_the_same_seed_gives_the_same_scores(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    config = configure(dataset, epochs=5)
+    first, second = (commands.train(config, tmp_path / name, quiet=True) for name in ("a", "b"))
+    assert scores(first) == scores(second)
+    logs = [[line["loss"] for line in Run.open(tmp_path / name).log.read()] for name in ("a", "b")]
+    assert logs[0] == logs[1]
+    assert len(logs[0]) == 5
+
+
+def test_a_given_graph_is_not_loaded(tmp_path: Path, block_graph: Graph, configure: Configure) -> None:
+    result = commands.train(configure("no-such-data-set"), tmp_path / "run", graph=block_graph, quiet=True)
+    assert result["dataset"] == "no-such-data-set"
+    with pytest.raises(
+        GraphError, match=r"the run's graph `no-such-data-set` is not in `.*`; give the folder that has"
+    ):
+        commands.evaluate_run(tmp_path / "run", device="cpu", root=str(tmp_path))
+
+
+def test_every_run_gets_a_new_folder(dataset: Path, block_graph: Graph, configure: Configure) -> None:
+    results = [commands.train(configure(dataset, "mlp"), graph=block_graph, quiet=True)["run"] for _ in range(3)]
+    assert results == ["runs/block-mlp-0", "runs/block-mlp-0-2", "runs/block-mlp-0-3"]
+    assert all((Path(path) / "best.safetensors").is_file() for path in results)
+
+
+def test_a_missing_split_has_no_score(tmp_path: Path, block_arrays: Arrays, configure: Configure) -> None:
+    del block_arrays["test_mask"]
+    np.savez(tmp_path / "block.npz", **block_arrays)
+    result = commands.train(configure(tmp_path / "block.npz"), tmp_path / "run", quiet=True)
+    assert result["test"] is None
+    assert 0 <= result["val"] <= 1
+
+
+def test_a_run_that_cannot_start_leaves_no_folder(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    with pytest.raises(ConfigError, match=r"metric `r2` does not fit a single-label task"):
+        commands.train(configure(dataset, metric="r2"), tmp_path / "run", quiet=True)
+    with pytest.raises(ConfigError, match=r"`label-propagation` has no weights to train; set `epochs=0`"):
+        commands.train(configure(dataset, "label-propagation"), tmp_path / "run", quiet=True)
+    with np.load(dataset) as file:
+        np.savez(dataset, edge_index=file["edge_index"], x=file["x"])
+    with pytest.raises(GraphError, match=r"graph `block` has no training nodes; give it labels `y` and a `train_mask`"):
+        commands.train(configure(dataset), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_in_use_is_refused(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.txt").write_text("years of work")
+    with pytest.raises(ConfigError, match=r"run` exists and is not empty; choose another `--out` or remove it"):
+        commands.train(configure(dataset), tmp_path / "run", quiet=True)
+    assert [path.name for path in (tmp_path / "run").iterdir()] == ["thesis.txt"]
+
+
+def test_a_diverging_loss_is_a_configuration_error(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    with pytest.raises(ConfigError, match=r"the loss is (nan|inf) in epoch \d+; lower `lr` or set `clip_norm`"):
+        commands.train(configure(dataset, "mlp", lr=1e30, epochs=20), tmp_path / "run", quiet=True)
+
+
+def test_multi_label_and_regression_tasks_are_trained(
+    tmp_path: Path, block_arrays: Arrays, configure: Configure
+) -> None:
+    labels = np.eye(3)[block_arrays["y"]].astype(np.int64)
+    for name, y, metric in (("several", labels, "micro-f1"), ("numbers", labels + 0.5, "r2")):
+        np.savez(tmp_path / f"{name}.npz", **block_arrays | {"y": y})
+        config = configure(tmp_path / f"{name}.npz", epochs=40, dropout=0.0, lr=0.1)
+        result = commands.train(config, tmp_path / name, quiet=True)
+        assert result["metric"] == metric
+        assert result["test"] > 0.3
+        again = commands.evaluate_run(tmp_path / name, device="cpu")
+        assert scores(again) == scores(result)
+
+
+@pytest.fixture
+def in_parts(configure: Configure, dataset: Path) -> Config:
+    """Mini-batches with a checkpoint after each."""
+    parts = {"num_parts": 5, "parts_per_batch": 2, "partition": "random"}
+    return configure(dataset, norm="batch", epochs=4, checkpoint_every=1, **parts)
+
+
+def contents(run: Path) -> dict[Path, tuple[bytes, int]]:
+    files = [path for path in run.rglob("*") if path.is_file()]
+    return {path.relative_to(run): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_resuming_a_finished_run_changes_nothing(
+    in_parts: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = commands.train(in_parts, tmp_path / "run", quiet=True)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    before = contents(tmp_path / "moved")
+    monkeypatch.setattr("lazygnn.commands.result.peak_memory_mib", lambda _: 1e9)
+    again = commands.resume(tmp_path / "moved", quiet=True)
+    assert again == result | {"run": str(tmp_path / "moved")}
+    assert contents(tmp_path / "moved") == before
+    assert "moved` has ended and is left unchanged; to train again, choose another `--out`" in caplog.text
+
+
+@pytest.mark.parametrize("lost", [WEIGHTS, RESULT])
+def test_resuming_restores_the_lost_files_of_a_finished_run(in_parts: Config, tmp_path: Path, lost: str) -> None:
+    result = commands.train(in_parts, tmp_path / "run", quiet=True)
+    weights = load_file(tmp_path / "run" / WEIGHTS)
+    # the weights read above are mapped, so their file must not change
+    (tmp_path / "run" / lost).unlink()
+    (tmp_path / "run" / lost).write_bytes(b"{")
+    again = commands.resume(tmp_path / "run", quiet=True)
+    for key in ("val", "test", "epochs", "best_epoch", "seconds_per_epoch"):
+        assert result[key] == again[key]
+    restored = load_file(tmp_path / "run" / WEIGHTS)
+    assert weights.keys() == restored.keys()
+    assert [name for name in weights if not torch.equal(weights[name], restored[name])] == []
+    assert Run.open(tmp_path / "run").result() == again
+
+
+def test_resuming_without_a_checkpoint_starts_over_with_a_warning(
+    in_parts: Config, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    straight = commands.train(in_parts, tmp_path / "run", quiet=True)
+    # as if it had been killed at its end
+    (tmp_path / "run" / RESULT).unlink()
+    commands.resume(tmp_path / "run", quiet=True)
+    assert "starts over" not in caplog.text
+    (tmp_path / "run" / RESULT).unlink()
+    shutil.rmtree(tmp_path / "run" / CHECKPOINTS)
+    again = commands.resume(tmp_path / "run", quiet=True)
+    assert scores(again) == scores(straight)
+    assert "has no checkpoint yet and starts over; see the option `checkpoint_minutes`" in caplog.text
+    assert [line["epoch"] for line in Run.open(tmp_path / "run").log.read()] == [1, 2, 3, 4]
+
+
+def test_resuming_skips_a_corrupt_checkpoint(in_parts: Config, tmp_path: Path) -> None:
+    straight = commands.train(in_parts, tmp_path / "run", quiet=True)
+    newest = max((tmp_path / "run" / CHECKPOINTS).glob("*.safetensors"))
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(bytes(content))
+    (tmp_path / "run" / RESULT).unlink()
+    again = commands.resume(tmp_path / "run", quiet=True)
+    assert scores(again) == scores(straight)
+    (tmp_path / "run" / RESULT).unlink()
+    for path in (tmp_path / "run" / CHECKPOINTS).iterdir():
+        path.write_bytes(b"foreign")
+    with pytest.raises(CheckpointError, match="has no valid checkpoint"):
+        commands.resume(tmp_path / "run", quiet=True)

@@ -1,0 +1,123 @@
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import torch
+
+from lazygnn.config import TrainerOptions
+from lazygnn.errors import CheckpointError
+from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.saving import Interrupted, Saver
+from lazygnn.training import Trainer
+
+
+class Recorder(CheckpointFolder):
+    """Remembers the numbers it was asked to save."""
+
+    def __init__(self, path: Path, error: CheckpointError | None = None) -> None:
+        super().__init__(path)
+        self.saved: list[int] = []
+        self.error = error
+
+    def save(self, number: int, tensors: Any, state: Any) -> None:
+        self.saved.append(number)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Recorder:
+    return Recorder(tmp_path / "run" / "checkpoints")
+
+
+@pytest.fixture
+def restored_handlers() -> Iterator[None]:
+    before = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for signum, handler in before.items():
+        signal.signal(signum, handler)
+
+
+def trainer(num_batches: int) -> Trainer:
+    return cast(Trainer, SimpleNamespace(num_batches=num_batches, checkpoint=lambda: ({"x": torch.ones(1)}, {})))
+
+
+def saves(saver: Saver, batches: range) -> None:
+    for number in batches:
+        saver(trainer(number))
+
+
+def test_saves_every_few_batches(folder: Recorder) -> None:
+    saves(Saver(folder, TrainerOptions(checkpoint_every=3)), range(1, 10))
+    assert folder.saved == [3, 6, 9]
+
+
+def test_saves_every_few_minutes(folder: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    saver = Saver(folder, TrainerOptions(checkpoint_minutes=2))
+    for number, now in enumerate((100, 121, 200, 240, 242), 1):  # noqa: B007
+        saver(trainer(number))
+    # the time counts from the last checkpoint
+    assert folder.saved == [2, 5]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = Recorder(tmp_path, CheckpointError("the disk is full"))
+    saves(Saver(folder, TrainerOptions(checkpoint_every=1)), range(1, 3))
+    assert folder.saved == [1, 2]
+    assert caplog.messages == ["no checkpoint was written: the disk is full"] * 2
+
+
+@pytest.mark.usefixtures("restored_handlers")
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_stops_after_the_batch(folder: Recorder, signum: signal.Signals) -> None:
+    saver = Saver(folder, TrainerOptions())
+    before = signal.getsignal(signum)
+    with saver.handling_signals():
+        saver(trainer(1))
+        os.kill(os.getpid(), signum)
+        assert folder.saved == []
+        message = f"stopped by {signum.name}; the run is saved, resume it with `lazygnn train --resume .*run`"
+        with pytest.raises(Interrupted, match=message) as stop:
+            saver(trainer(2))
+    assert stop.value.signum == signum
+    assert folder.saved == [2]
+    assert signal.getsignal(signum) == before
+
+
+@pytest.mark.usefixtures("restored_handlers")
+def test_a_second_signal_stops_at_once(folder: Recorder) -> None:
+    class Stop(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stop
+
+    signal.signal(signal.SIGTERM, stop)
+    with Saver(folder, TrainerOptions()).handling_signals():
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stop):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert folder.saved == []
+
+
+def test_a_thread_leaves_signals_alone(folder: Recorder) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    entered = []
+
+    def use() -> None:
+        with Saver(folder, TrainerOptions()).handling_signals():
+            entered.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert entered == [before]
+    assert signal.getsignal(signal.SIGTERM) == before
