@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
-from lazygnn import workflow
+from lazygnn import commands
 from lazygnn.graph import Graph
 from lazygnn.loader import NeighborLoader
 from lazygnn.methods import build, resolve
@@ -118,14 +118,14 @@ def test_runs_with_the_earlier_name_of_a_weight_are_read(block_arrays: dict[str,
     np.savez(tmp_path / "block.npz", **block_arrays)
     config = resolve("graphsage", str(tmp_path / "block.npz"), {"epochs": 2, "hidden_channels": 4})
     run = tmp_path / "run"
-    result = workflow.train(config, run, quiet=True)
-    outputs, _, _ = workflow.predict_run(run)
+    result = commands.train(config, run, quiet=True)
+    outputs, _, _ = commands.predict_run(run)
     current = load_file(run / "best.safetensors")
     earlier = {name.replace("neighbors", "neighbours"): value for name, value in current.items()}
     assert len(earlier.keys() - current.keys()) == 2
     save_file(earlier, run / "best.safetensors")
-    assert workflow.evaluate_run(run)["test"] == result["test"]
-    assert torch.equal(workflow.predict_run(run)[0], outputs)
+    assert commands.evaluate_run(run)["test"] == result["test"]
+    assert torch.equal(commands.predict_run(run)[0], outputs)
 
 
 def test_a_run_is_resumed_from_a_checkpoint_with_the_earlier_name(block_graph: Graph) -> None:
