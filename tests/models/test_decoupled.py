@@ -216,3 +216,13 @@ def test_sparse_features_give_the_same_model(block_graph: Graph) -> None:
     sparse = with_sparse_features(block_graph)
     torch.testing.assert_close(model.infer(sparse), model.infer(block_graph), rtol=0, atol=1e-6)
     assert np.isfinite(model(Batch.full(sparse, 4)).detach().numpy()).all()
+
+
+def test_what_is_propagated_is_not_dropped(block_graph: Graph) -> None:
+    torch.manual_seed(0)
+    model = Decoupled(MLP(3, 8, 3, mlp_layers=2, dropout=0.5), NoPropagation()).train()
+    weight, bias = model.layer_parameters()[-1]
+    # an output of ones, whatever is dropped before the last layer
+    torch.nn.init.zeros_(weight)
+    torch.nn.init.ones_(bias)
+    assert torch.equal(model(Batch.full(block_graph, 0)), torch.ones(60, 3))

@@ -297,3 +297,16 @@ def test_sparse_and_dense_features_have_one_type_under_autocast() -> None:
         assert layer.weight.grad.dtype == torch.float32
         results.append((out.detach().float(), layer.weight.grad.clone()))
     torch.testing.assert_close(results[0], results[1], rtol=0.03, atol=0.03)
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+@pytest.mark.parametrize("mlp_layers", [1, 2, 3])
+def test_the_output_of_an_mlp_is_not_dropped(norm: NormKind, mlp_layers: int) -> None:
+    torch.manual_seed(0)
+    model = MLP(6, 8, 3, mlp_layers=mlp_layers, norm=norm, dropout=0.5).double().train()
+    weight, bias = model.layer_parameters()[-1]
+    # an output of ones, whatever is dropped before the last layer
+    nn.init.zeros_(weight)
+    nn.init.ones_(bias)
+    out = model(features()[0].double())
+    assert torch.equal(out, torch.ones(8, 3, dtype=torch.float64))
