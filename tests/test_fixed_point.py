@@ -113,3 +113,16 @@ def test_bad_values_are_named() -> None:
         solve(adj, x, 2)
     with pytest.raises(ValueError, match="`solver` must be `chebyshev` or `power`, got `magic`"):
         solve(adj, x, 0.1, solver="magic")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "power"])
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_the_tolerance_is_relative_to_the_input(solver: Solver, scale: float) -> None:
+    adj = path_of(100).to(torch.float64).adj
+    rough = torch.randn(100, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    smooth = exact(adj, rough, 0.001)
+    for x in (rough, smooth):
+        plain, scaled = (solve(adj, factor * x, 0.1, tolerance=1e-3, solver=solver) for factor in (1.0, scale))
+        assert scaled.num_products == plain.num_products
+        assert scaled.error == pytest.approx(plain.error, rel=1e-6)
+        torch.testing.assert_close(scaled.x / scale, plain.x, rtol=0, atol=1e-12)
