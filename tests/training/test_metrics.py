@@ -89,3 +89,14 @@ def test_every_split_is_scored_on_its_own_nodes() -> None:
     y = torch.tensor([0, 0, 2])
     masks = {"train": torch.tensor([True, False, False]), "val": torch.tensor([False, True, True])}
     assert score(find_metric("auto", SINGLE)[1], logits, y, masks) == {"train": 1.0, "val": 0.5}
+
+
+def test_micro_f1_weighs_a_frequent_label_by_its_count() -> None:
+    """Uses an example in which micro F1 differs from the mean F1 over labels and over nodes."""
+    logits = torch.tensor([[1.0, -1.0], [1.0, -1.0], [1.0, -1.0], [1.0, 1.0]])
+    y = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0]])
+    # the first label: 4 right; the second: 1 wrongly given, 1 missed
+    macro, over_nodes = (1 + 0) / 2, (1 + 1 + 2 / 3 + 2 / 3) / 4
+    micro = 2 * 4 / (2 * 4 + 1 + 1)
+    assert len({round(value, 3) for value in (micro, macro, over_nodes)}) == 3
+    assert measure("micro-f1", MULTI, logits, y) == pytest.approx(micro)
