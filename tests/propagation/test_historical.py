@@ -259,12 +259,3 @@ def test_training_learns_and_resumes_bit_for_bit(block_graph: Graph, method: str
     expected, found = straight.checkpoint()[0], resumed.checkpoint()[0]
     assert expected.keys() == found.keys()
     assert [name for name, value in expected.items() if not torch.equal(value, found[name])] == []
-
-
-def test_the_fill_pass_leaves_no_history_empty(block_graph: Graph) -> None:
-    built = make_built(block_graph, "gcnii-gas")
-    options = resolve("gcnii-gas", "block", {"epochs": 1}).trainer
-    trainer = Trainer(built.model, built.loader, built.graph, options)
-    trainer.run()
-    for history in trainer.histories.values():
-        assert bool((history.pushed >= 0).all())

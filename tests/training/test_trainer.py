@@ -270,3 +270,65 @@ def test_evaluation_switches_dropout_off_and_gives_the_mode_back(block_graph: Gr
     with pytest.raises(RuntimeError):
         infer(model, broken)
     assert model.training
+
+
+class FirstStep(Exception):
+    """Ends training where the first step starts."""
+
+
+def reach_first_step(method: str, graph: Graph, observe: Callable[[Trainer], None], **values: Any) -> None:
+    """Calls `observe` before training starts, and again when the first step computes its outputs."""
+    torch.manual_seed(0)
+    parts = {"num_parts": 4, "partition": "random", "hidden_channels": 8, "norm": "batch", "dropout": 0.5}
+    config = resolve(method, "block", parts | values)
+    built = build(config, graph)
+    trainer = Trainer(built.model, built.loader, built.graph, config.trainer)
+
+    def stop(*_: object) -> None:
+        # filling computes outputs without gradients
+        if torch.is_grad_enabled():
+            observe(trainer)
+            raise FirstStep
+
+    built.model.register_forward_pre_hook(stop)
+    observe(trainer)
+    with pytest.raises(FirstStep):
+        trainer.run()
+
+
+def num_written(trainer: Trainer) -> set[int]:
+    """Counts the written rows of every history; gradients are left out, since they need a loss."""
+    kept = {name: history for name, history in trainer.histories.items() if "gradients" not in name}
+    return {int((history.pushed >= 0).sum()) for history in kept.values()}
+
+
+WITH_HISTORIES = ["lazygnn", "lazygnn-paper", "gcn-gas", "gcnii-gas", "appnp-gas"]
+
+
+@pytest.mark.parametrize("method", WITH_HISTORIES)
+def test_every_row_of_a_history_is_written_before_the_first_step(block_graph: Graph, method: str) -> None:
+    written: list[set[int]] = []
+    reach_first_step(method, block_graph, lambda trainer: written.append(num_written(trainer)))
+    assert written == [{0}, {60}]
+
+
+def test_the_history_of_a_full_batch_is_empty_before_the_first_step(block_graph: Graph) -> None:
+    written: list[set[int]] = []
+    whole = {"num_parts": 1, "partition": "metis"}
+    reach_first_step("lazygnn", block_graph, lambda trainer: written.append(num_written(trainer)), **whole)
+    assert written == [{0}, {0}]
+
+
+@pytest.mark.parametrize("method", WITH_HISTORIES)
+def test_filling_histories_changes_no_weight_and_no_statistic_of_batch_norm(block_graph: Graph, method: str) -> None:
+    states: list[State] = []
+    reach_first_step(method, block_graph, lambda trainer: states.append(copy_state(trainer.model)))
+    assert any(name.endswith("running_mean") for name in states[0])
+    assert same(*states)
+
+
+@pytest.mark.parametrize("method", WITH_HISTORIES)
+def test_filling_histories_leaves_the_random_numbers_of_training_as_they_are(block_graph: Graph, method: str) -> None:
+    generators: list[Tensor] = []
+    reach_first_step(method, block_graph, lambda _: generators.append(torch.get_rng_state()))
+    assert torch.equal(*generators)
