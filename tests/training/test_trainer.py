@@ -332,3 +332,16 @@ def test_filling_histories_leaves_the_random_numbers_of_training_as_they_are(blo
     generators: list[Tensor] = []
     reach_first_step(method, block_graph, lambda _: generators.append(torch.get_rng_state()))
     assert torch.equal(*generators)
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_its_batches(block_graph: Graph) -> None:
+    torch.manual_seed(0)
+    model = Decoupled(MLP(3, 4, 3, mlp_layers=2, dropout=0.0), NoPropagation())
+    train, y = block_graph.masks["train"], block_graph.y
+    loader = ClusterLoader(block_graph, torch.tensor([0, 10, 35, 60]), 0, halo="none")
+    # the weights of a batch make the mean over batches the mean over training nodes
+    expected = float(block_graph.task.loss(infer(model, block_graph)[train], y[train]).mean())
+    reports: list[EpochReport] = []
+    # a learning rate that changes no weight, so that every batch sees the same model
+    Trainer(model, loader, block_graph, options(epochs=2, lr=1e-30), on_epoch=reports.append).fit()
+    assert [report.loss for report in reports] == pytest.approx([expected, expected], rel=1e-5)
