@@ -259,3 +259,19 @@ def test_training_learns_and_resumes_bit_for_bit(block_graph: Graph, method: str
     expected, found = straight.checkpoint()[0], resumed.checkpoint()[0]
     assert expected.keys() == found.keys()
     assert [name for name, value in expected.items() if not torch.equal(value, found[name])] == []
+
+
+@pytest.mark.parametrize("kind", [GCN, GCNII])
+def test_histories_hold_what_a_layer_gave_before_dropout(graph: Graph, kind: type[GCN | GCNII]) -> None:
+    torch.manual_seed(0)
+    kept = histories(8)
+    model = kind(3, 8, 4, num_layers=L, dropout=0.5, histories=kept).double()
+    # positive weights and features give positive outputs, so that a zero was dropped
+    for parameter in model.parameters():
+        parameter.data.abs_().add_(0.1)
+    assert isinstance(graph.x, Tensor)
+    positive = Graph(graph.x.abs() + 0.1, graph.y, graph.adj, graph.degree, graph.task, graph.masks)
+    for batch in (Batch.full(positive, L), next(iter(parts(positive)))):
+        model(batch)
+        for history in named_histories(model).values():
+            assert bool((history.values.read(batch.targets) > 0).all())
