@@ -1,4 +1,4 @@
-"""How a pass answers a change of its input: fitted steps against dense polynomials and the exact solution."""
+"""The response of a pass to a change of its input, against dense polynomials and the exact solution."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def test_the_plain_response_is_that_of_plain_steps(graph: Graph, num_layers: int
 
 
 def standing(z: Tensor, num_layers: int, mix: float) -> Tensor:
-    """What a mode is multiplied by in the end: the fixed point of `h = kept (1 - mix) h + kept mix + steps`."""
+    """Returns the limit of the factor of a mode, the fixed point of `h = kept (1 - mix) h + kept mix + steps`."""
     kept = ((1 - ALPHA) * z) ** num_layers
     steps = ALPHA * sum(((1 - ALPHA) * z) ** step for step in range(num_layers))
     return (steps + mix * kept) / (1 - (1 - mix) * kept)
@@ -74,7 +74,7 @@ def standing(z: Tensor, num_layers: int, mix: float) -> Tensor:
 
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
 @pytest.mark.parametrize("mix", [0.0, 0.1, 1.0])
-def test_a_standing_input_is_answered_in_closed_form(graph: Graph, num_layers: int, mix: float) -> None:
+def test_passes_with_a_constant_input_converge_to_the_closed_form(graph: Graph, num_layers: int, mix: float) -> None:
     z, modes = torch.linalg.eigh(graph.adj.to_dense())
     x = rows(3)
     expected = modes @ (standing(z, num_layers, mix).unsqueeze(1) * (modes.T @ x))
@@ -82,14 +82,14 @@ def test_a_standing_input_is_answered_in_closed_form(graph: Graph, num_layers: i
     torch.testing.assert_close(found, expected, rtol=0, atol=2e-3 * float(x.abs().max()))
     if mix == 0:
         torch.testing.assert_close(expected, solution(graph, x))
-    # and it is what the passes themselves come to
+    # the passes themselves converge to it
     prop, batch = lazy(fit_response(graph.adj, ALPHA, num_layers, mix=mix), mix), Batch.full(graph, num_layers)
     for _ in range(260):
         out = prop(x, batch)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
 
 
-def test_with_a_mix_of_a_tenth_two_steps_stand_where_ten_exact_ones_do() -> None:
+def test_with_a_mix_of_a_tenth_two_steps_converge_close_to_ten_exact_ones() -> None:
     z = torch.linspace(-1, 1, 400, dtype=torch.float64)
     ten = ALPHA * sum(((1 - ALPHA) * z) ** step for step in range(10)) + ((1 - ALPHA) * z) ** 10
     assert float((standing(z, 2, 0.1) - ten).abs().max()) < 0.06
@@ -100,7 +100,7 @@ def test_with_a_mix_of_a_tenth_two_steps_stand_where_ten_exact_ones_do() -> None
 @pytest.mark.parametrize("level", [1.0, 0.8])
 @pytest.mark.parametrize("mix", [0.0, 0.2])
 def test_the_fit_is_the_least_squares_one(graph: Graph, num_layers: int, level: float, mix: float) -> None:
-    """Against a dense fit in the eigenvalues: random inputs weigh every mode alike, many of them nearly so."""
+    """Compares with a dense fit in the eigenvalues; random inputs give all modes nearly the same weight."""
     z = torch.linalg.eigvalsh(graph.adj.to_dense())
     wanted = standing(z, num_layers, mix)
     fitted = fit_response(graph.adj, ALPHA, num_layers, mix=mix, level=level)
@@ -121,7 +121,7 @@ def test_the_fit_is_the_least_squares_one(graph: Graph, num_layers: int, level: 
 
 
 @pytest.mark.parametrize(("further", "level"), [(0, 0.8), (1, 0.85)])
-def test_a_fit_that_is_told_no_level_has_one(graph: Graph, further: int, level: float) -> None:
+def test_a_fit_without_a_level_uses_the_default(graph: Graph, further: int, level: float) -> None:
     open_, held = (fit_response(graph.adj, ALPHA, 2, further=further, level=value) for value in (None, level))
     assert open_ == held
     assert sum(open_.polynomial(ALPHA)) == pytest.approx(level, abs=2e-3)
@@ -144,7 +144,7 @@ def test_the_first_pass_is_the_polynomial_forward_and_backward(
 
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
 @pytest.mark.parametrize("mix", [0.0, 0.3])
-def test_a_change_is_answered_by_the_polynomial(graph: Graph, num_layers: int, mix: float) -> None:
+def test_a_change_of_the_input_enters_by_the_polynomial(graph: Graph, num_layers: int, mix: float) -> None:
     response = fit_response(graph.adj, ALPHA, num_layers, mix=mix)
     prop, batch, adj = lazy(response, mix), Batch.full(graph, num_layers), graph.adj.to_dense()
     before, after = rows(0), rows(1)
@@ -156,7 +156,7 @@ def test_a_change_is_answered_by_the_polynomial(graph: Graph, num_layers: int, m
     torch.testing.assert_close(prop(after, batch), expected, rtol=0, atol=1e-12)
 
 
-def test_an_input_that_stands_still_reaches_the_exact_solution(graph: Graph) -> None:
+def test_passes_with_a_constant_input_converge_to_the_exact_solution(graph: Graph) -> None:
     prop, batch = lazy(fit_response(graph.adj, ALPHA, 2)), Batch.full(graph, 2)
     prop(rows(0), batch)
     for _ in range(200):
@@ -175,7 +175,7 @@ def test_backward_is_the_derivative_of_forward(graph: Graph) -> None:
     torch.testing.assert_close(leaf.grad, expected, rtol=0, atol=1e-12)
 
 
-def test_with_a_frozen_halo_every_part_comes_to_the_exact_solution(graph: Graph) -> None:
+def test_with_a_frozen_halo_every_part_converges_to_the_exact_solution(graph: Graph) -> None:
     prop, x = lazy(fit_response(graph.adj, ALPHA, 3)), rows(1)
     loader = ClusterLoader(graph, torch.tensor([0, 15, 40]), 3)
     for batch in loader.sweep():
@@ -187,7 +187,7 @@ def test_with_a_frozen_halo_every_part_comes_to_the_exact_solution(graph: Graph)
     torch.testing.assert_close(out, solution(graph, x)[targets], rtol=0, atol=1e-10)
 
 
-def test_what_cannot_be_fitted_is_refused(graph: Graph) -> None:
+def test_values_that_cannot_be_fitted_are_refused(graph: Graph) -> None:
     for level in (0.0, 1.5):
         with pytest.raises(ValueError, match=rf"`level` must lie in \(0, 1\], got {level}"):
             fit_response(graph.adj, ALPHA, 2, level=level)
@@ -199,7 +199,7 @@ def test_what_cannot_be_fitted_is_refused(graph: Graph) -> None:
     assert fit_response(graph.adj, ALPHA, 2, mix=1.0).is_plain
 
 
-def test_what_is_of_another_type_is_named(graph: Graph) -> None:
+def test_arguments_of_a_wrong_type_are_named(graph: Graph) -> None:
     with pytest.raises(ConfigError, match="`response` is 'plain', of type str; give what `fit_response` returns"):
         LazyPropagation(ALPHA, NoHistory(), response="plain")  # type: ignore[arg-type]
     for name, value in (("features", None), ("gradients", 0.5)):
@@ -232,20 +232,20 @@ def test_a_response_must_fit_the_batch_and_the_history(graph: Graph) -> None:
         lazy(fitted)
     with pytest.raises(ConfigError, match=r"fitted to `alpha=0.1`, this propagation has 0.2; fit it with "):
         LazyPropagation(0.2, NoHistory(), response=fitted)
-    # what differs by a rounding alone is the same
+    # values that differ by rounding are equal
     assert LazyPropagation(float(torch.tensor(ALPHA)), NoHistory(), response=fitted).response is fitted
     with pytest.raises(ConfigError, match=r"is for `num_layers=2, further=0`, .* takes 1 and one on labelled rows"):
         lazy(fit_response(graph.adj, ALPHA, 2))(rows(0), Batch.full(graph, 1, label_step=True))
     with pytest.raises(ConfigError, match=r"is for `num_layers=1, further=1`, .* takes 2, none on labelled rows"):
         lazy(fit_response(graph.adj, ALPHA, 1, further=1))(rows(0), Batch.full(graph, 2))
-    # what was not fitted goes with every pass
+    # a response that was not fitted is accepted by every pass
     lazy(Response(fitted.start, fitted.sources))
     assert Response(fitted.start, fitted.sources) == fitted == lazy(fitted, 0.1).response
 
 
 @pytest.mark.parametrize("fitted", [False, True])
 def test_gradients_kept_for_the_halo_carry_over_cut_edges(graph: Graph, fitted: bool) -> None:
-    """Passes over the parts with a constant gradient come to the exact one, which parts alone do not."""
+    """With stored gradients, passes over the parts converge to the exact gradient; without them they do not."""
     grad, exact = rows(5), solution(graph, rows(5))
     errors = {}
     for kept in (False, True):
@@ -265,38 +265,38 @@ def test_gradients_kept_for_the_halo_carry_over_cut_edges(graph: Graph, fitted: 
                 assert leaf.grad is not None
                 found[batch.targets] = leaf.grad
         errors[kept] = float((found - exact).norm() / exact.norm())
-    # twenty plain steps leave a little of the start; the part that no one carries is far more
+    # twenty plain steps keep a little of the start; the missing gradients of the halo are far more
     assert errors[True] < (0.2 if not fitted else 0.1)
     assert errors[False] > 3 * errors[True]
 
 
-def test_a_mix_that_keeps_no_inputs_knows_no_change() -> None:
+def test_a_mix_refuses_a_weight_of_the_change() -> None:
     with pytest.raises(ValueError, match=r"Mix\(weight=0.5\) keeps no inputs, so a change .* got 0.8"):
         Mix(0.5).targets(rows(0), rows(1), None, 0.8)
     assert torch.equal(Mix(1.0).targets(rows(0), rows(1), None, 0.8), 0.8 * rows(0))
 
 
 @pytest.fixture
-def labelled_graph(graph: Graph) -> Graph:
+def labeled_graph(graph: Graph) -> Graph:
     train = torch.arange(N) % 3 == 0
     return Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, {"train": train})
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])
 @pytest.mark.parametrize("mix", [0.0, 0.3])
-def test_a_step_on_labelled_rows_is_the_last_one_of_the_polynomial(
-    labelled_graph: Graph, num_layers: int, mix: float
+def test_a_step_on_labeled_rows_is_the_last_one_of_the_polynomial(
+    labeled_graph: Graph, num_layers: int, mix: float
 ) -> None:
-    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
-    response = fit_response(labelled_graph.adj, ALPHA, num_layers, further=1, mix=mix)
-    prop, batch = lazy(response, mix), Batch.full(labelled_graph, num_layers, label_step=True)
+    adj, train = labeled_graph.adj.to_dense(), labeled_graph.masks["train"]
+    response = fit_response(labeled_graph.adj, ALPHA, num_layers, further=1, mix=mix)
+    prop, batch = lazy(response, mix), Batch.full(labeled_graph, num_layers, label_step=True)
     before, after = rows(0), rows(1)
     prop(before, batch)
     assert isinstance(prop.features, StoredHistory)
     stored = prop.features.values.parts["rows"].clone()
     out = prop(after, batch)
     kept = prop.features.values.parts["rows"]
-    # what is kept has not taken the step, and neither have rows without a label
+    # neither the stored rows nor those without a label have taken the step
     torch.testing.assert_close(out[~train], kept[~train], rtol=0, atol=0)
     expected = torch.lerp(stored, before, mix)
     for _ in range(num_layers + 1):
@@ -306,11 +306,11 @@ def test_a_step_on_labelled_rows_is_the_last_one_of_the_polynomial(
     for _ in range(400):
         out = prop(after, batch)
     if mix == 0:
-        torch.testing.assert_close(out, solution(labelled_graph, after), rtol=0, atol=1e-12)
+        torch.testing.assert_close(out, solution(labeled_graph, after), rtol=0, atol=1e-12)
 
 
 class SlowStore(DeviceStore):
-    """Takes what was written when it is asked for it."""
+    """A store that writes when it is flushed."""
 
     copies_at_once = False
 
@@ -323,8 +323,8 @@ class SlowStore(DeviceStore):
 
 @pytest.mark.parametrize("slow", [False, True])
 @pytest.mark.parametrize("num_layers", [0, 2])
-def test_what_is_stored_and_what_came_in_lack_the_step_on_labelled_rows(
-    labelled_graph: Graph, num_layers: int, slow: bool
+def test_stored_rows_and_the_input_lack_the_step_on_labeled_rows(
+    labeled_graph: Graph, num_layers: int, slow: bool
 ) -> None:
     codec = Codec(torch.float64, torch.float64)
     parts = [{"rows": torch.zeros(N, C, dtype=torch.float64)} for _ in range(2)]
@@ -332,37 +332,37 @@ def test_what_is_stored_and_what_came_in_lack_the_step_on_labelled_rows(
     values, inputs = (kind(part, codec, torch.device("cpu")) for part in parts)
     prop = LazyPropagation(ALPHA, StoredHistory(Drift(0.0), values, inputs))
     x = rows(0)
-    out = prop(x, Batch.full(labelled_graph, num_layers, label_step=True))
+    out = prop(x, Batch.full(labeled_graph, num_layers, label_step=True))
     assert torch.equal(x, rows(0))
-    kept, train = values.state()["rows"], labelled_graph.masks["train"]
-    torch.testing.assert_close(kept, diffuse([labelled_graph.adj] * num_layers, x, x, ALPHA), rtol=0, atol=1e-12)
-    further = diffuse([labelled_graph.adj], kept, x, ALPHA)
+    kept, train = values.state()["rows"], labeled_graph.masks["train"]
+    torch.testing.assert_close(kept, diffuse([labeled_graph.adj] * num_layers, x, x, ALPHA), rtol=0, atol=1e-12)
+    further = diffuse([labeled_graph.adj], kept, x, ALPHA)
     torch.testing.assert_close(out, torch.where(train.unsqueeze(1), further, kept), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])
-def test_the_gradient_of_labelled_rows_is_their_polynomial(labelled_graph: Graph, num_layers: int) -> None:
-    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
-    response = fit_response(labelled_graph.adj, ALPHA, num_layers, further=1)
-    prop, batch = lazy(response), Batch.full(labelled_graph, num_layers, label_step=True)
+def test_the_gradient_of_labeled_rows_is_their_polynomial(labeled_graph: Graph, num_layers: int) -> None:
+    adj, train = labeled_graph.adj.to_dense(), labeled_graph.masks["train"]
+    response = fit_response(labeled_graph.adj, ALPHA, num_layers, further=1)
+    prop, batch = lazy(response), Batch.full(labeled_graph, num_layers, label_step=True)
     grad, leaf = rows(5) * train.unsqueeze(1), rows(1).requires_grad_()
     prop(leaf, batch).backward(grad)
     assert leaf.grad is not None
     torch.testing.assert_close(leaf.grad, polynomial(response.polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
 
 
-def test_a_loss_on_rows_that_have_not_taken_the_step_is_refused(labelled_graph: Graph) -> None:
-    prop, batch = lazy(None), Batch.full(labelled_graph, 1, label_step=True)
-    train = labelled_graph.masks["train"].unsqueeze(1)
+def test_a_loss_on_rows_that_have_not_taken_the_step_is_refused(labeled_graph: Graph) -> None:
+    prop, batch = lazy(None), Batch.full(labeled_graph, 1, label_step=True)
+    train = labeled_graph.masks["train"].unsqueeze(1)
     for _ in range(2):
         prop(rows(0).requires_grad_(), batch).backward(rows(1) * train)
         with pytest.raises(ConfigError, match="looks at nodes that are not to train on; say `label_step=False`"):
             prop(rows(0).requires_grad_(), batch).backward(rows(1))
 
 
-def test_plain_steps_take_a_step_on_labelled_rows_too(labelled_graph: Graph) -> None:
-    adj, train, x = labelled_graph.adj.to_dense(), labelled_graph.masks["train"], rows(0).requires_grad_()
-    out = lazy(None)(x, Batch.full(labelled_graph, 1, label_step=True))
+def test_plain_steps_take_a_step_on_labeled_rows_too(labeled_graph: Graph) -> None:
+    adj, train, x = labeled_graph.adj.to_dense(), labeled_graph.masks["train"], rows(0).requires_grad_()
+    out = lazy(None)(x, Batch.full(labeled_graph, 1, label_step=True))
     grad = rows(5) * train.unsqueeze(1)
     out.backward(grad)
     twice = polynomial(Response.plain(2).polynomial(ALPHA), adj, x.detach())
@@ -371,25 +371,25 @@ def test_plain_steps_take_a_step_on_labelled_rows_too(labelled_graph: Graph) -> 
     torch.testing.assert_close(x.grad, polynomial(Response.plain(2).polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
 
 
-def test_a_step_on_labelled_rows_keeps_no_gradient(labelled_graph: Graph) -> None:
+def test_a_step_on_labeled_rows_keeps_no_gradient(labeled_graph: Graph) -> None:
     def store(start: WarmStart) -> StoredHistory:
         return open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64)
 
     features = store(Mix(0.5))
-    prop, batch = LazyPropagation(ALPHA, features, store(Mix(0.5))), Batch.full(labelled_graph, 1, label_step=True)
+    prop, batch = LazyPropagation(ALPHA, features, store(Mix(0.5))), Batch.full(labeled_graph, 1, label_step=True)
     with pytest.raises(ConfigError, match="make the batch with `label_step=False`, or keep none: `gradients=None`"):
         prop(rows(0).requires_grad_(), batch)
     assert int(features.num_pushes) == 0
     assert repr(batch).endswith(", label_step=True)")
 
 
-def test_a_response_counts_the_step_on_labelled_rows(labelled_graph: Graph) -> None:
-    prop = lazy(fit_response(labelled_graph.adj, ALPHA, 1))
+def test_a_response_counts_the_step_on_labeled_rows(labeled_graph: Graph) -> None:
+    prop = lazy(fit_response(labeled_graph.adj, ALPHA, 1))
     with pytest.raises(ConfigError, match="takes 1 and one on labelled rows; fit it with `num_layers=1, further=1`"):
-        prop(rows(0), Batch.full(labelled_graph, 1, label_step=True))
+        prop(rows(0), Batch.full(labeled_graph, 1, label_step=True))
 
 
-def test_a_history_has_as_many_columns_as_are_propagated(graph: Graph) -> None:
+def test_a_history_of_another_width_is_refused(graph: Graph) -> None:
     with pytest.raises(ConfigError, match="the history keeps 3 columns, 2 are propagated; open it with `channels=2`"):
         lazy(None)(rows(0)[:, :2], Batch.full(graph, 1))
 
@@ -399,7 +399,7 @@ def test_a_response_is_fitted_to_a_matrix(graph: Graph) -> None:
         fit_response(graph, ALPHA, 2)  # type: ignore[arg-type]
 
 
-def test_a_step_on_labelled_rows_needs_labels(graph: Graph) -> None:
+def test_a_step_on_labeled_rows_needs_labels(graph: Graph) -> None:
     for masks in ({}, {"train": torch.zeros(N, dtype=torch.bool)}):
         bare = Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, masks)
         with pytest.raises(GraphError, match="has no training nodes; give it labels"):
