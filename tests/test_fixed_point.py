@@ -31,7 +31,7 @@ def random_graph(seed: int) -> Graph:
 
 
 def bipartite_without_loops() -> Adjacency:
-    """Has the eigenvalue -1, the hardest case a normalised matrix can be."""
+    """Returns a matrix with the eigenvalue -1, the hardest case of a normalized matrix."""
     graph = path_of(2).to(torch.float64).adj
     return graph.with_value(torch.tensor([0.0, 1.0, 1.0, 0.0], dtype=torch.float64))
 
@@ -70,11 +70,11 @@ def test_error_stays_below_the_tolerance(solver: Solver, alpha: float, tolerance
 @pytest.mark.parametrize("alpha", [0.01, 0.1, 0.5])
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-7])
 def test_the_error_reported_holds_in_float32(solver: Solver, alpha: float, tolerance: float) -> None:
-    """Rounding alone may miss a small tolerance; the error says so."""
+    """Rounding may exceed a small tolerance; the reported error includes it."""
     for name, adj in graphs().items():
         for seed in range(3):
             x = torch.randn(len(adj), 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-            # an input that a pass has smoothed stops the solver where float32 stands still
+            # with a smoothed input the solver stops where float32 makes no more progress
             for given in (x, exact(adj, x, 0.01)):
                 narrow = given.float()
                 solution = solve(adj.to(torch.float32), narrow, alpha, tolerance=tolerance, solver=solver)

@@ -21,7 +21,7 @@ from lazygnn.training import evaluate
 
 
 class Untouchable(History):
-    """A history that no one may use."""
+    """A history that must not be used."""
 
     def start(
         self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
@@ -63,7 +63,7 @@ def test_the_model_is_transform_then_propagation_then_head(block_graph: Graph) -
     torch.testing.assert_close(model.infer(block_graph), head(model.embed(block_graph)), rtol=0, atol=0)
 
 
-def test_without_a_head_what_is_propagated_are_the_outputs(block_graph: Graph) -> None:
+def test_without_a_head_the_outputs_are_what_is_propagated(block_graph: Graph) -> None:
     model = Decoupled(mlp(3, 3), ExactPropagation(0.1, 4))
     assert torch.equal(model.infer(block_graph), model.embed(block_graph))
 
@@ -75,7 +75,7 @@ def test_training_and_inference_agree_where_propagation_is_exact(block_graph: Gr
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("rows", [1, 7, 60])
-def test_inference_in_blocks_is_inference_in_one_go(
+def test_inference_in_blocks_equals_inference_at_once(
     monkeypatch: pytest.MonkeyPatch, block_graph: Graph, rows: int, sparse: bool
 ) -> None:
     graph = with_sparse_features(block_graph) if sparse else block_graph
@@ -100,7 +100,7 @@ def test_inference_touches_no_history(block_graph: Graph, eval_layers: int | Non
     assert model.eval()(Batch.full(block_graph, 2)).shape == (60, 3)
 
 
-def test_inference_drops_nothing_and_gives_the_mode_back(block_graph: Graph) -> None:
+def test_inference_drops_nothing_and_restores_the_mode(block_graph: Graph) -> None:
     model = LazyGNN(3, 16, 3, num_nodes=60, dropout=0.9)
     for mode in (True, False):
         model.train(mode)
@@ -137,7 +137,7 @@ def test_moving_a_model_does_not_move_its_history() -> None:
     assert model.propagation.features.values.read(torch.arange(2)).dtype == torch.float32
 
 
-def test_the_ready_model_answers_changes_as_the_method_does_if_it_is_told_to(block_graph: Graph) -> None:
+def test_lazygnn_with_a_fitted_response_has_the_response_of_the_method(block_graph: Graph) -> None:
     response = fit_response(block_graph.adj, 0.1, 2, further=1, mix=0.1)
     model = LazyGNN(3, 8, 3, num_nodes=60, response=response)
     assert isinstance(model.propagation, LazyPropagation)
@@ -156,7 +156,7 @@ def test_a_history_for_more_or_fewer_nodes_than_the_graph_has_is_refused(block_g
     message = f"`num_nodes` is {num_nodes}, but the graph has 60 nodes; build the model with `num_nodes=60`"
     with pytest.raises(ConfigError, match=message):
         model(Batch.full(block_graph, 2))
-    # inference reads no history, so any graph will do
+    # inference reads no history, so the graph may have any size
     assert model.infer(block_graph).shape == model.eval()(Batch.full(block_graph, 2)).shape == (60, 3)
 
 
@@ -183,7 +183,7 @@ def test_lazygnn_learns_in_a_plain_loop(block_graph: Graph) -> None:
         losses.append(loss.detach())
     assert losses[-1] < 0.5 * losses[0]
     scores = evaluate(model, block_graph)
-    # features alone do not get there
+    # the features without the graph score lower
     assert isinstance(block_graph.x, Tensor)
     alone = float((block_graph.x.argmax(dim=1) == block_graph.y).float().mean())
     assert scores["test"] > 0.9 > alone

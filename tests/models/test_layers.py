@@ -96,7 +96,7 @@ def test_an_mlp_needs_a_layer() -> None:
         MLP(3, 4, 2, mlp_layers=0)
 
 
-def test_dropout_acts_in_training_alone() -> None:
+def test_dropout_acts_in_training_only() -> None:
     x, _ = features()
     torch.manual_seed(0)
     for model in (
@@ -120,7 +120,7 @@ def test_input_dropout_of_sparse_features_drops_stored_entries() -> None:
     assert drop(x, 0.25, training=False) is x
 
 
-def test_batch_statistics_come_from_the_targets_alone() -> None:
+def test_batch_statistics_come_from_the_targets_only() -> None:
     torch.manual_seed(0)
     x = torch.randn(10, 4, dtype=torch.float64) * torch.arange(1, 5) + 3
     ours, plain = TargetBatchNorm(4).double(), nn.BatchNorm1d(4).double()
@@ -134,13 +134,13 @@ def test_batch_statistics_come_from_the_targets_alone() -> None:
     torch.testing.assert_close(ours.running_mean, plain.running_mean, rtol=0, atol=0)
     torch.testing.assert_close(ours.running_var, plain.running_var, rtol=0, atol=0)
     assert int(ours.num_batches_tracked or 0) == 1
-    # the halo is normalised with the numbers of the targets
+    # the halo is normalized with the statistics of the targets
     mean, variance = x[:6].mean(dim=0), x[:6].var(dim=0, correction=0)
     halo = (x[6:] - mean) / (variance + ours.eps).sqrt() * ours.weight + ours.bias
     torch.testing.assert_close(out[6:], halo, rtol=0, atol=1e-12)
 
 
-def test_the_halo_does_not_change_what_targets_get() -> None:
+def test_the_halo_does_not_change_the_outputs_of_targets() -> None:
     torch.manual_seed(0)
     x = torch.randn(10, 6)
     other = torch.cat((x[:7], 100 * torch.randn(3, 6)))
@@ -174,7 +174,7 @@ def test_layers_cover_every_parameter_once(norm: NormKind, mlp_layers: int) -> N
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("p", [0.5, 0.3])
-def test_relu_and_dropout_in_one_drop_what_relu_gives_and_pass_the_same_entries_back(
+def test_fused_relu_and_dropout_drop_outputs_of_relu_and_backpropagate_through_the_rest(
     p: float, dtype: torch.dtype
 ) -> None:
     torch.manual_seed(0)
@@ -191,17 +191,17 @@ def test_relu_and_dropout_in_one_drop_what_relu_gives_and_pass_the_same_entries_
 
 
 @pytest.mark.parametrize(("p", "training"), [(0.0, True), (1.0, True), (0.5, False)])
-def test_relu_and_dropout_in_one_know_their_limits(p: float, training: bool) -> None:
+def test_fused_relu_and_dropout_equal_torch_without_random_numbers(p: float, training: bool) -> None:
     x = torch.randn(40, 30)
     assert torch.equal(relu_dropout(x, p, training), F.dropout(F.relu(x), p, training))
 
 
 @pytest.fixture
 def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Stands in for fused activations, which mark what they are given; lists which of them were used."""
+    """Replaces the fused activations by functions that return sevens; lists which of them were called."""
     used: list[str] = []
 
-    def stand_in(name: str) -> Callable[..., Tensor]:
+    def fake(name: str) -> Callable[..., Tensor]:
         def mark(x: Tensor, *_: object) -> Tensor:
             used.append(name)
             return torch.full_like(x, 7)
@@ -209,13 +209,13 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return mark
 
     names = ("batch_norm_relu_dropout", "relu_dropout")
-    module = SimpleNamespace(**{name: stand_in(name) for name in names})
+    module = SimpleNamespace(**{name: fake(name) for name in names})
     monkeypatch.setattr(layers, "activations", lambda _: module)
     return used
 
 
 @pytest.mark.parametrize(("norm", "name"), [("batch", "batch_norm_relu_dropout"), ("layer", "relu_dropout")])
-def test_an_mlp_uses_fused_activations_where_there_are(norm: NormKind, name: str, kernels: list[str]) -> None:
+def test_an_mlp_uses_fused_activations_where_available(norm: NormKind, name: str, kernels: list[str]) -> None:
     model = MLP(6, 5, 3, mlp_layers=3, norm=norm)
     model(features()[0])
     model(features()[0], 8)
@@ -234,7 +234,7 @@ def test_an_mlp_uses_fused_activations_where_there_are(norm: NormKind, name: str
     ],
     ids=["halo", "frozen", "float64", "cumulative"],
 )
-def test_a_norm_that_the_kernels_do_not_know_is_plain(
+def test_a_norm_without_a_fused_kernel_runs_in_plain_torch(
     num_targets: int | None, change: Callable[[nn.Module], object], kernels: list[str]
 ) -> None:
     ours, plain, x = TargetBatchNorm(6), TargetBatchNorm(6), features()[0]
@@ -264,12 +264,12 @@ def test_a_hidden_layer_keeps_two_activations_for_backward() -> None:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         model(features()[0])
-    # what the norm sees and what the next layer sees
+    # the inputs of the norm and of the next layer
     assert sum(kept.values()) == 2 * 2 * 8 * 50 * 4
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer", "none"])
-def test_norms_hand_out_the_type_they_are_given(norm: NormKind) -> None:
+def test_norms_return_the_dtype_of_their_input(norm: NormKind) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert make_norm(norm, 4)(torch.randn(6, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
@@ -284,7 +284,7 @@ def test_statistics_of_targets_are_float32_under_autocast() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
-def test_sparse_and_dense_features_have_one_type_under_autocast() -> None:
+def test_sparse_and_dense_features_have_one_dtype_under_autocast() -> None:
     layer = Linear(6, 2)
     results = []
     for x in features():
