@@ -31,7 +31,7 @@ def random_graph(seed: int) -> Graph:
 
 
 def bipartite_without_loops() -> Adjacency:
-    """Has the eigenvalue -1, the hardest case a normalised matrix can be."""
+    """Returns a matrix with the eigenvalue -1, the hardest case of a normalized matrix."""
     graph = path_of(2).to(torch.float64).adj
     return graph.with_value(torch.tensor([0.0, 1.0, 1.0, 0.0], dtype=torch.float64))
 
@@ -70,11 +70,11 @@ def test_error_stays_below_the_tolerance(solver: Solver, alpha: float, tolerance
 @pytest.mark.parametrize("alpha", [0.01, 0.1, 0.5])
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-6, 1e-7])
 def test_the_error_reported_holds_in_float32(solver: Solver, alpha: float, tolerance: float) -> None:
-    """Rounding alone may miss a small tolerance; the error says so."""
+    """Rounding may exceed a small tolerance; the reported error includes it."""
     for name, adj in graphs().items():
         for seed in range(3):
             x = torch.randn(len(adj), 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-            # an input that a pass has smoothed stops the solver where float32 stands still
+            # with a smoothed input the solver stops where float32 makes no more progress
             for given in (x, exact(adj, x, 0.01)):
                 narrow = given.float()
                 solution = solve(adj.to(torch.float32), narrow, alpha, tolerance=tolerance, solver=solver)
@@ -113,3 +113,16 @@ def test_bad_values_are_named() -> None:
         solve(adj, x, 2)
     with pytest.raises(ValueError, match="`solver` must be `chebyshev` or `power`, got `magic`"):
         solve(adj, x, 0.1, solver="magic")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "power"])
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_the_tolerance_is_relative_to_the_input(solver: Solver, scale: float) -> None:
+    adj = path_of(100).to(torch.float64).adj
+    rough = torch.randn(100, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    smooth = exact(adj, rough, 0.001)
+    for x in (rough, smooth):
+        plain, scaled = (solve(adj, factor * x, 0.1, tolerance=1e-3, solver=solver) for factor in (1.0, scale))
+        assert scaled.num_products == plain.num_products
+        assert scaled.error == pytest.approx(plain.error, rel=1e-6)
+        torch.testing.assert_close(scaled.x / scale, plain.x, rtol=0, atol=1e-12)

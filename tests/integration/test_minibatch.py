@@ -39,7 +39,7 @@ def filled(start: WarmStart, values: Tensor, inputs: Tensor) -> StoredHistory:
 
 
 def run_pass(prop: LazyPropagation, batch: Batch, x_in: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-    """One forward and backward pass of a batch; `x_in` and `grad` are those of the whole graph."""
+    """Runs one forward and backward pass of a batch; `x_in` and `grad` are those of the whole graph."""
     fresh = batch.nodes[: len(batch.x)]
     leaf = x_in[fresh].clone().requires_grad_()
     out = prop(leaf, batch)
@@ -60,7 +60,7 @@ def test_a_halo_of_l_hops_is_exact_on_targets(graph: Graph, num_layers: int, sta
         torch.testing.assert_close(out, expected[batch.targets], rtol=0, atol=1e-13)
 
 
-def test_a_halo_of_one_hop_less_is_not(graph: Graph) -> None:
+def test_a_halo_of_one_hop_less_is_not_exact_on_targets(graph: Graph) -> None:
     x, stored = random_rows(1), random_rows(2)
     expected = LazyPropagation(ALPHA, filled(Mix(0.3), stored, stored))(x, Batch.full(graph, 2))
     worst = 0.0
@@ -110,7 +110,7 @@ def test_the_halo_gets_no_gradient_and_is_not_written(graph: Graph, halo: Halo) 
             assert not torch.equal(kept.values.read(everyone)[batch.targets], stored[batch.targets])
 
 
-def test_a_frozen_halo_stands_at_its_history_in_every_step(graph: Graph) -> None:
+def test_a_frozen_halo_keeps_its_stored_value_in_every_step(graph: Graph) -> None:
     x, stored = random_rows(1), random_rows(2)
     for batch in ClusterLoader(graph, PTR, 3):
         out, _ = run_pass(LazyPropagation(ALPHA, filled(Mix(0.0), stored, stored)), batch, x, x)
@@ -136,3 +136,23 @@ def test_all_parts_at_once_are_the_full_batch(graph: Graph) -> None:
     x = random_rows(1)
     (batch,) = ClusterLoader(graph, PTR, 2, parts_per_batch=5)
     assert torch.equal(diffuse(batch.adjs, x, x, ALPHA), diffuse([graph.adj] * 2, x, x, ALPHA))
+
+
+@pytest.mark.parametrize("num_layers", [1, 2, 3])
+@pytest.mark.parametrize("gamma", [0.0, 0.4])
+def test_gradients_of_the_papers_halo_start_from_their_history(graph: Graph, num_layers: int, gamma: float) -> None:
+    """Eqs. (19)-(21) written out over the whole graph; a halo of `num_layers` hops is exact on the targets."""
+    x, grad, stored = random_rows(1), random_rows(2), random_rows(3)
+    for batch in ClusterLoader(graph, PTR, num_layers, halo="paper"):
+        assert len(batch.nodes) > batch.num_targets
+        gradients = filled(Mix(gamma), stored, stored)
+        _, leaf_grad = run_pass(LazyPropagation(ALPHA, filled(Mix(0.5), x, x), gradients), batch, x, grad)
+        # the halo has no loss, so its fresh gradient is zero
+        fresh = torch.zeros_like(grad)
+        fresh[batch.targets] = grad[batch.targets]
+        expected = (1 - gamma) * stored + gamma * fresh
+        for _ in range(num_layers):
+            expected = (1 - ALPHA) * graph.adj.to_dense() @ expected + ALPHA * fresh
+        torch.testing.assert_close(leaf_grad[: batch.num_targets], expected[batch.targets], rtol=0, atol=1e-13)
+        kept = gradients.values.read(batch.targets)
+        torch.testing.assert_close(kept, expected[batch.targets], rtol=0, atol=1e-13)

@@ -165,7 +165,7 @@ def test_a_history_for_more_or_fewer_nodes_than_the_graph_has_is_refused(block_g
     message = f"`num_nodes` is {num_nodes}, but the graph has 60 nodes; build the model with `num_nodes=60`"
     with pytest.raises(ConfigError, match=message):
         model(Batch.full(block_graph, 2))
-    # inference reads no history, so any graph will do
+    # inference reads no history, so the graph may have any size
     assert model.infer(block_graph).shape == model.eval()(Batch.full(block_graph, 2)).shape == (60, 3)
 
 
@@ -192,7 +192,7 @@ def test_lazygnn_learns_in_a_plain_loop(block_graph: Graph) -> None:
         losses.append(loss.detach())
     assert losses[-1] < 0.5 * losses[0]
     scores = evaluate(model, block_graph)
-    # features alone do not get there
+    # the features without the graph score lower
     assert isinstance(block_graph.x, Tensor)
     alone = float((block_graph.x.argmax(dim=1) == block_graph.y).float().mean())
     assert scores["test"] > 0.9 > alone
@@ -225,3 +225,13 @@ def test_sparse_features_give_the_same_model(block_graph: Graph, make_sparse: Ca
     sparse = make_sparse(block_graph)
     torch.testing.assert_close(model.infer(sparse), model.infer(block_graph), rtol=0, atol=1e-6)
     assert np.isfinite(model(Batch.full(sparse, 4)).detach().numpy()).all()
+
+
+def test_what_is_propagated_is_not_dropped(block_graph: Graph) -> None:
+    torch.manual_seed(0)
+    model = Decoupled(MLP(3, 8, 3, mlp_layers=2, dropout=0.5), NoPropagation()).train()
+    weight, bias = model.layer_parameters()[-1]
+    # an output of ones, whatever is dropped before the last layer
+    torch.nn.init.zeros_(weight)
+    torch.nn.init.ones_(bias)
+    assert torch.equal(model(Batch.full(block_graph, 0)), torch.ones(60, 3))

@@ -209,7 +209,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replaces the fused activations; lists the names of those that were called."""
     used: list[str] = []
 
-    def stand_in(name: str) -> Callable[..., Tensor]:
+    def fake(name: str) -> Callable[..., Tensor]:
         def mark(x: Tensor, *_: object) -> Tensor:
             used.append(name)
             return torch.full_like(x, 7)
@@ -217,7 +217,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return mark
 
     names = ("batch_norm_relu_dropout", "relu_dropout")
-    module = SimpleNamespace(**{name: stand_in(name) for name in names})
+    module = SimpleNamespace(**{name: fake(name) for name in names})
     monkeypatch.setattr(layers, "activations", lambda _: module)
     return used
 
@@ -305,3 +305,16 @@ def test_sparse_and_dense_features_give_one_dtype_under_autocast() -> None:
         assert layer.weight.grad.dtype == torch.float32
         results.append((out.detach().float(), layer.weight.grad.clone()))
     torch.testing.assert_close(results[0], results[1], rtol=0.03, atol=0.03)
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+@pytest.mark.parametrize("mlp_layers", [1, 2, 3])
+def test_the_output_of_an_mlp_is_not_dropped(norm: NormKind, mlp_layers: int) -> None:
+    torch.manual_seed(0)
+    model = MLP(6, 8, 3, mlp_layers=mlp_layers, norm=norm, dropout=0.5).double().train()
+    weight, bias = model.layer_parameters()[-1]
+    # an output of ones, whatever is dropped before the last layer
+    nn.init.zeros_(weight)
+    nn.init.ones_(bias)
+    out = model(features()[0].double())
+    assert torch.equal(out, torch.ones(8, 3, dtype=torch.float64))

@@ -297,3 +297,25 @@ def test_a_step_on_labelled_rows_needs_labels(graph: Graph) -> None:
             Batch.full(bare, 1, label_step=True)
     with pytest.raises(ValueError, match="`further` must be at least 0, got -1"):
         fit_response(graph.adj, ALPHA, 2, further=-1)
+
+
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize("further", [1, 2])
+def test_a_fit_approximates_the_result_of_its_further_steps(graph: Graph, num_layers: int, further: int) -> None:
+    """Compares with dense fits; without a beta, `before` would be the fixed point, which no step changes."""
+    beta, level = 0.4, 0.9
+    z = torch.linalg.eigvalsh(graph.adj.to_dense())
+    before = standing(z, num_layers, beta)
+    after = before
+    for _ in range(further):
+        after = (1 - ALPHA) * z * after + ALPHA
+    coefficients = fit_response(graph.adj, ALPHA, num_layers, further=further, beta=beta, level=level).polynomial(ALPHA)
+
+    def error(wanted: Tensor) -> float:
+        """Returns the relative distance to the best fit of `wanted`, over all modes."""
+        basis = torch.stack([(z - 1) * z**k for k in range(num_layers + further)], dim=1)
+        best = level + basis @ torch.linalg.lstsq(basis, (wanted - level).unsqueeze(1)).solution.flatten()
+        return float((sum(c * z**k for k, c in enumerate(coefficients)) - best).norm() / best.norm())
+
+    assert error(after) < 0.02
+    assert error(before) > 0.1

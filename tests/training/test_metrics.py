@@ -16,14 +16,14 @@ def measure(name: str, task: Task, logits: Tensor, y: Tensor) -> float:
 
 
 def area(scores: list[float], labels: list[int]) -> float:
-    """Share of pairs of a positive and a negative node that are in the right order; ties count half."""
+    """Returns the share of pairs of a positive and a negative node in the right order; ties count half."""
     positive = [score for score, label in zip(scores, labels, strict=True) if label]
     negative = [score for score, label in zip(scores, labels, strict=True) if not label]
     pairs = list(itertools.product(positive, negative))
     return sum(1.0 if p > n else 0.5 if p == n else 0.0 for p, n in pairs) / len(pairs)
 
 
-def test_accuracy_is_the_share_of_right_labels() -> None:
+def test_accuracy_is_the_share_of_correct_labels() -> None:
     logits = torch.tensor([[0.1, 2.0, 0.0], [3.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
     assert measure("accuracy", SINGLE, logits, torch.tensor([1, 2, 2])) == 2 / 3
 
@@ -89,3 +89,14 @@ def test_every_split_is_scored_on_its_own_nodes() -> None:
     y = torch.tensor([0, 0, 2])
     masks = {"train": torch.tensor([True, False, False]), "val": torch.tensor([False, True, True])}
     assert score(find_metric("auto", SINGLE)[1], logits, y, masks) == {"train": 1.0, "val": 0.5}
+
+
+def test_micro_f1_weighs_a_frequent_label_by_its_count() -> None:
+    """Uses an example in which micro F1 differs from the mean F1 over labels and over nodes."""
+    logits = torch.tensor([[1.0, -1.0], [1.0, -1.0], [1.0, -1.0], [1.0, 1.0]])
+    y = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 1.0], [1.0, 0.0]])
+    # first label: 4 true positives; second: 1 false positive, 1 false negative
+    macro, over_nodes = (1 + 0) / 2, (1 + 1 + 2 / 3 + 2 / 3) / 4
+    micro = 2 * 4 / (2 * 4 + 1 + 1)
+    assert len({round(value, 3) for value in (micro, macro, over_nodes)}) == 3
+    assert measure("micro-f1", MULTI, logits, y) == pytest.approx(micro)

@@ -37,7 +37,7 @@ def same(first: State, second: State) -> bool:
 
 
 def course(method: str, graph: Graph, seed: int, **values: Any) -> tuple[list[EpochReport], list[State], State]:
-    """Trains a few epochs; gives the reports, the weights after every epoch, and those kept in the end."""
+    """Trains a few epochs; returns the reports, the weights after every epoch, and the final weights."""
     known = METHODS[method].options.model_fields.keys() | TrainerOptions.model_fields.keys()
     wanted = {"epochs": 6, "hidden_channels": 8} | values
     config = resolve(method, "block", {name: value for name, value in wanted.items() if name in known})
@@ -55,7 +55,7 @@ def course(method: str, graph: Graph, seed: int, **values: Any) -> tuple[list[Ep
 
 
 class Scripted(Decoupled):
-    """Knows so many validation nodes after so many steps, by script; its state is the number of steps."""
+    """A model that predicts the first `known[steps]` nodes correctly after `steps` training steps."""
 
     steps: Tensor
 
@@ -77,7 +77,7 @@ class Scripted(Decoupled):
 
 
 def scripted_graph(splits: str = "train val") -> Graph:
-    """Ten nodes to validate, then two to learn from."""
+    """Returns a graph of ten validation nodes, then two training nodes."""
     at = np.arange(12)
     masks: dict[str, Any] = {"train": at >= 10, "val": at < 10}
     return Graph.from_edges(
@@ -99,7 +99,7 @@ def fit_script(
 
 
 @pytest.mark.parametrize("method", LEARNING)
-def test_the_same_seed_gives_the_same_course_bit_by_bit(block_graph: Graph, method: str) -> None:
+def test_the_same_seed_gives_the_same_training_bit_for_bit(block_graph: Graph, method: str) -> None:
     first, second, other = (course(method, block_graph, seed, norm="batch") for seed in (0, 0, 1))
     assert [(r.loss, r.scores) for r in first[0]] == [(r.loss, r.scores) for r in second[0]]
     assert all(map(same, first[1], second[1]))
@@ -113,12 +113,12 @@ def test_no_label_outside_the_training_split_reaches_the_weights(block_graph: Gr
         return replace(block_graph, y=torch.where(poisoned, (block_graph.y + 1) % 3, block_graph.y))
 
     _, states, kept = course(method, block_graph, 0)
-    # validation labels choose among the weights of all epochs, and do no more
+    # validation labels select among the weights of all epochs, and do nothing else
     reports, poisoned, _ = course(method, with_other_labels("val", "test"), 0)
     assert all(map(same, states, poisoned))
     assert reports[-1].scores != course(method, block_graph, 0)[0][-1].scores
     assert same(kept, course(method, with_other_labels("test"), 0)[2])
-    # the poison works: labels that are learned from change the weights
+    # other training labels do change the weights
     assert not same(states[-1], course(method, with_other_labels("train"), 0)[1][-1])
 
 
@@ -135,16 +135,16 @@ def test_training_lowers_the_loss_and_scores_are_those_of_evaluation(block_graph
     assert result.seconds == pytest.approx(sum(report.seconds for report in reports))
 
 
-def test_the_best_validation_weights_come_back() -> None:
+def test_the_weights_with_the_best_validation_score_are_restored() -> None:
     model, result, reports = fit_script([0, 3, 8, 8, 5, 7], epochs=5)
-    # of two equal ones the first
+    # the first of two equal scores counts
     assert (result.epochs, result.best_epoch) == (5, 2)
     assert result.scores == {"val": 0.8, "train": 0.0}
     assert int(model.steps) == 2
     assert [report.scores["val"] for report in reports if report.scores] == [0.3, 0.8, 0.8, 0.5, 0.7]
 
 
-def test_without_validation_the_last_weights_stay() -> None:
+def test_without_validation_nodes_the_last_weights_are_kept() -> None:
     model, result, _ = fit_script([0, 8, 3, 2], splits="train", epochs=3, patience=1)
     assert (result.epochs, result.best_epoch) == (3, 3)
     assert int(model.steps) == 3
@@ -164,7 +164,7 @@ def test_epochs_between_evaluations_are_not_scored_and_the_last_is() -> None:
     assert result.best_epoch == 5
 
 
-def test_no_epochs_at_all() -> None:
+def test_zero_epochs_evaluate_the_untrained_model() -> None:
     model, result, reports = fit_script([4], epochs=0)
     assert (result.epochs, result.best_epoch, result.scores["val"]) == (0, 0, 0.4)
     assert int(model.steps) == 0
@@ -193,7 +193,7 @@ def test_a_history_of_another_size_is_refused_before_training_in_parts(block_gra
 
 
 def without_loss(graph: Graph) -> FullLoader:
-    """Batches whose loss is zero, so that nothing but the weight decay moves a weight."""
+    """Returns batches whose loss is zero, so that only the weight decay changes a weight."""
     loader = FullLoader(graph, 0)
     loader.batch = replace(loader.batch, weight=torch.zeros(graph.num_nodes))
     return loader
@@ -214,7 +214,7 @@ def test_weight_decay_spares_the_later_layers(block_graph: Graph, decay_layers: 
 
 @pytest.mark.parametrize("decay_layers", [None, 1, 2])
 @pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
-def test_the_optimizer_is_the_one_asked_for_and_holds_every_weight(
+def test_the_optimizer_is_the_configured_one_and_holds_every_weight(
     block_graph: Graph, name: str, kind: Callable[..., Any], decay_layers: int | None
 ) -> None:
     model = Decoupled(MLP(3, 4, 3, mlp_layers=2), NoPropagation())
@@ -257,7 +257,7 @@ def test_gradients_are_clipped(block_graph: Graph) -> None:
     assert norms[1e-3] == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_evaluation_switches_dropout_off_and_gives_the_mode_back(block_graph: Graph) -> None:
+def test_evaluation_turns_dropout_off_and_restores_the_mode(block_graph: Graph) -> None:
     model = Decoupled(MLP(3, 16, 3, mlp_layers=2, dropout=0.9), NoPropagation())
     for mode in (True, False):
         model.train(mode)
@@ -270,3 +270,78 @@ def test_evaluation_switches_dropout_off_and_gives_the_mode_back(block_graph: Gr
     with pytest.raises(RuntimeError):
         infer(model, broken)
     assert model.training
+
+
+class FirstStep(Exception):
+    """Ends training where the first step starts."""
+
+
+def reach_first_step(method: str, graph: Graph, observe: Callable[[Trainer], None], **values: Any) -> None:
+    """Calls `observe` before training starts, and again when the first step computes its outputs."""
+    torch.manual_seed(0)
+    parts = {"num_parts": 4, "partition": "random", "hidden_channels": 8, "norm": "batch", "dropout": 0.5}
+    config = resolve(method, "block", parts | values)
+    built = build(config, graph)
+    trainer = Trainer(built.model, built.loader, built.graph, config.trainer)
+
+    def stop(*_: object) -> None:
+        # filling computes outputs without gradients
+        if torch.is_grad_enabled():
+            observe(trainer)
+            raise FirstStep
+
+    built.model.register_forward_pre_hook(stop)
+    observe(trainer)
+    with pytest.raises(FirstStep):
+        trainer.run()
+
+
+def num_written(trainer: Trainer) -> set[int]:
+    """Counts the written rows of every history; gradients are left out, since they need a loss."""
+    kept = {name: history for name, history in trainer.histories.items() if "gradients" not in name}
+    return {int((history.pushed >= 0).sum()) for history in kept.values()}
+
+
+WITH_HISTORIES = ["lazygnn", "lazygnn-paper", "gcn-gas", "gcnii-gas", "appnp-gas"]
+
+
+@pytest.mark.parametrize("method", WITH_HISTORIES)
+def test_every_row_of_a_history_is_written_before_the_first_step(block_graph: Graph, method: str) -> None:
+    written: list[set[int]] = []
+    reach_first_step(method, block_graph, lambda trainer: written.append(num_written(trainer)))
+    assert written == [{0}, {60}]
+
+
+def test_the_history_of_a_full_batch_is_empty_before_the_first_step(block_graph: Graph) -> None:
+    written: list[set[int]] = []
+    whole = {"num_parts": 1, "partition": "metis"}
+    reach_first_step("lazygnn", block_graph, lambda trainer: written.append(num_written(trainer)), **whole)
+    assert written == [{0}, {0}]
+
+
+@pytest.mark.parametrize("method", WITH_HISTORIES)
+def test_filling_histories_changes_no_weight_and_no_statistic_of_batch_norm(block_graph: Graph, method: str) -> None:
+    states: list[State] = []
+    reach_first_step(method, block_graph, lambda trainer: states.append(copy_state(trainer.model)))
+    assert any(name.endswith("running_mean") for name in states[0])
+    assert same(*states)
+
+
+@pytest.mark.parametrize("method", WITH_HISTORIES)
+def test_filling_histories_leaves_the_random_numbers_of_training_as_they_are(block_graph: Graph, method: str) -> None:
+    generators: list[Tensor] = []
+    reach_first_step(method, block_graph, lambda _: generators.append(torch.get_rng_state()))
+    assert torch.equal(*generators)
+
+
+def test_the_loss_of_an_epoch_is_the_mean_over_its_batches(block_graph: Graph) -> None:
+    torch.manual_seed(0)
+    model = Decoupled(MLP(3, 4, 3, mlp_layers=2, dropout=0.0), NoPropagation())
+    train, y = block_graph.masks["train"], block_graph.y
+    loader = ClusterLoader(block_graph, torch.tensor([0, 10, 35, 60]), 0, halo="none")
+    # the weights of a batch make the mean over batches the mean over training nodes
+    expected = float(block_graph.task.loss(infer(model, block_graph)[train], y[train]).mean())
+    reports: list[EpochReport] = []
+    # a learning rate that changes no weight, so that every batch sees the same model
+    Trainer(model, loader, block_graph, options(epochs=2, lr=1e-30), on_epoch=reports.append).fit()
+    assert [report.loss for report in reports] == pytest.approx([expected, expected], rel=1e-5)
