@@ -153,3 +153,11 @@ def test_the_gradient_of_a_replayed_step_is_looked_at_once_wherever_the_batch_go
         labelled.take(elsewhere)
     with pytest.raises(ConfigError, match="say `label_step=False`"):
         labelled.take(elsewhere)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_batch_knows_where_it_is_by_any_name(block_graph: Graph) -> None:
+    batch = Batch.full(block_graph, 2).to(torch.device("cuda"))
+    for name in ("cuda", "cuda:0"):
+        assert batch.to(torch.device(name)) is batch

@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -83,24 +83,6 @@ class Batch:
         """The batch with all but its features on a device."""
         return self._map(lambda part: part if part is self.x else part.to(device))
 
-    def to_with(self, device: torch.device, stream: torch.cuda.Stream, x: Tensor | None = None) -> "Batch":
-        """A copy on a GPU whose matrices come by another stream, beside what needs the features alone.
-
-        Features that are there already are given as `x`.
-        """
-        near = replace(self, adjs=[], x=self.x if x is None else x.new_empty(0, device="cpu")).to(device)
-        near = near if x is None else replace(near, x=x)
-        if not self.adjs:
-            return near
-        # made on the current stream, which waits for the copies before it reads or frees them
-        room = {id(adj): adj.map(lambda part: torch.empty_like(part, device=device)) for adj in self.adjs}
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for adj in {id(adj): adj for adj in self.adjs}.values():
-                for part, copy in zip(_tensors(adj), _tensors(room[id(adj)]), strict=True):
-                    copy.copy_(part, non_blocking=True)
-        return replace(near, adjs=_Arriving([room[id(adj)] for adj in self.adjs], stream.record_event()))
-
     def pin(self) -> "Batch":
         """The batch with what is in host memory page-locked, so that an accelerator copies on its own."""
         return self._map(lambda part: part.pin_memory() if part.device.type == "cpu" else part)
@@ -109,7 +91,7 @@ class Batch:
         """All that a batch is made of."""
         last = () if self.labelled is None else (self.labelled.rows, self.labelled.adj, self.labelled.transposed)
         for part in (self.x, self.y, self.weight, self.nodes, *self.adjs, *(self.transposed or ()), *last):
-            yield from _tensors(part)
+            yield from tensors_of(part)
 
     def _map(self, move: Callable[[Any], Any]) -> "Batch":
         moved = {id(adj): move(adj) for adj in (*self.adjs, *(self.transposed or ()))}
@@ -154,25 +136,6 @@ class Batch:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Arriving(Sequence[Adjacency]):
-    """Matrices on their way; whose stream first asks for one waits for all."""
-
-    adjs: list[Adjacency]
-    arrived: torch.cuda.Event
-
-    def __len__(self) -> int:
-        return len(self.adjs)
-
-    @overload
-    def __getitem__(self, index: int) -> Adjacency: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Adjacency]: ...
-    def __getitem__(self, index: int | slice) -> Adjacency | Sequence[Adjacency]:
-        torch.cuda.current_stream(self.adjs[0].device).wait_event(self.arrived)
-        return self.adjs[index]
-
-
 def _labelled(graph: Graph) -> Labelled:
     # a graph without any is refused here
     num_train = graph.num_train
@@ -182,7 +145,8 @@ def _labelled(graph: Graph) -> Labelled:
     return Labelled(rows, adj, adj.T)
 
 
-def _tensors(part: Tensor | Csr) -> tuple[Tensor, ...]:
+def tensors_of(part: Tensor | Csr) -> tuple[Tensor, ...]:
+    """Returns the tensors that a part of a batch consists of."""
     return (part.rowptr, part.col, part.value) if isinstance(part, Csr) else (part,)
 
 

@@ -70,15 +70,6 @@ def test_completeness_is_not_asked_for_before_it_is_possible(monkeypatch: pytest
     assert len(asked) == 1
 
 
-def test_a_filled_history_can_be_marked_complete() -> None:
-    history = open_history(3, 1, Mix(0.0))
-    push_ones(history, 0)
-    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).x.item() == 7
-    history.mark_complete()
-    assert is_complete(history)
-    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).x.item() == 0
-
-
 def test_a_restored_history_completes_as_the_first_would_have() -> None:
     history, restored = open_history(4, 1, Mix(0.5)), open_history(4, 1, Mix(0.5))
     push_ones(history, 0, 1, 2)

@@ -89,7 +89,7 @@ def test_what_is_propagated_is_bfloat16_and_what_is_learned_float32(
     trainer = Trainer(built.model, built.loader, built.graph, TrainerOptions(epochs=2, precision="bfloat16"))
     trainer.run()
     assert set(seen) == {torch.bfloat16}
-    (history,) = trainer._stored()
+    (history,) = trainer.histories.values()
     assert history.values.read(torch.arange(3)).dtype == torch.bfloat16
     assert {p.dtype for p in built.model.parameters()} == {torch.float32}
     assert trainer.checkpoint()[0]["history.propagation.features.values.rows"].dtype == torch.bfloat16

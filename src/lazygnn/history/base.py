@@ -6,7 +6,6 @@ moving a model must not move its histories, and nothing is broadcast.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -69,24 +68,6 @@ class Store(ABC):
 
     def prefetch(self, rows: Tensor) -> None:  # noqa: B027
         """Says that these very `rows` are read soon; changes nothing but the time that takes."""
-
-    def stage(self, rows: Tensor) -> None:  # noqa: B027
-        """Prepares a step that reads these `rows` and is replayed, see `staged`; called before every replay."""
-
-    def announce(self, rows: Tensor | None) -> None:  # noqa: B027
-        """Says, before that step, which rows the one after it reads; `None` where there is no telling."""
-
-    def advance(self) -> None:  # noqa: B027
-        """Says that the step has been taken, or is on its way."""
-
-    def staged(self, rows: Tensor) -> AbstractContextManager[None]:  # noqa: ARG002
-        """A step that reads these `rows`, taken now or captured; what it writes must not change before its end."""
-        return nullcontext()
-
-    @property
-    def num_moves(self) -> int:
-        """Changes when steps that were captured must be captured anew, since what they read has moved."""
-        return 0
 
     def flush(self) -> None:  # noqa: B027
         """Waits until all writes have landed."""

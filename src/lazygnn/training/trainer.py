@@ -7,9 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,13 +17,12 @@ from lazygnn.batch import Batch, Loader
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError, ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph, check_num_nodes
-from lazygnn.history import StoredHistory, named_histories
+from lazygnn.history import named_histories
 from lazygnn.model import Model
-from lazygnn.ops import to_be_replayed
 from lazygnn.training.evaluation import evaluate
 from lazygnn.training.metrics import find_metric
 from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision, widened
-from lazygnn.training.replay import CudaCapture, GraphedStep
+from lazygnn.training.replay import Replay
 from lazygnn.training.upload import Uploads
 
 logger = logging.getLogger(__name__)
@@ -109,9 +106,7 @@ class Trainer:
                 f"this CPU takes {cost:.1f} times as long for products in bfloat16; set `precision=float32` for speed"
             )
         self._uploads = Uploads(self._device)
-        self._graphed = self._make_graphed()
-        # of the histories, as far as what was captured knows
-        self._num_moves = 0
+        self._replay = self._make_replay()
         self.epoch = 0
         self.num_batches = 0
         self.seconds = 0.0
@@ -135,8 +130,9 @@ class Trainer:
 
     def finish(self) -> FitResult:
         """Puts the best weights back."""
-        # graphs hold the memory of a step
-        self._graphed = self._make_graphed()
+        if self._replay is not None:
+            # graphs hold the memory of a step
+            self._replay.reset()
         if self.best.weights:
             self.model.load_state_dict(self.best.weights)
         else:
@@ -171,8 +167,9 @@ class Trainer:
         try:
             self.model.load_state_dict(_under("model.", tensors))
             self._restore_optimizer(_under("optimizer.", tensors))
-            # what was captured steps on tensors that the optimizer has let go
-            self._graphed = self._make_graphed()
+            if self._replay is not None:
+                # graphs update tensors that the optimizer has replaced
+                self._replay.reset()
             for name, history in self.histories.items():
                 history.load_state_dict(_under(f"history.{name}.", tensors))
             self.best = Best(state["best_epoch"], state["best_scores"], _under("best.", tensors))
@@ -209,7 +206,7 @@ class Trainer:
         look = self._is_due(self.options.diagnose_every)
         lr = learning_rate(self.options, self.epoch)
         _set_lr(self.optimizer, lr)
-        for history in self._stored():
+        for history in self.histories.values():
             history.measure = look
         self.model.train(True)
         self._train_batches()
@@ -240,49 +237,23 @@ class Trainer:
         self._epoch_seconds += time.perf_counter() - started
 
     def _train_batch(self, batch: Batch) -> Tensor:
-        graphed = self._graphed if batch.lasting else None
-        if graphed is not None and self._is_steady(batch):
-            return self._replay(graphed, batch)
-        # a step that is looked at, and so not replayed, must not take more memory than those that are
-        with nullcontext() if graphed is None else to_be_replayed():
-            return self._step(self._uploads.take(batch), self._look_ahead)
+        if self._replay is None:
+            return self._plain_step(batch)
+        return self._replay.step(batch, self.loader.upcoming)
 
-    def _replay(self, graphed: GraphedStep, batch: Batch) -> Tensor:
-        """Takes a step as a graph does, which finds laid out what it reads and is told what the next one reads."""
-        stored, upcoming = self._stored(), self.loader.upcoming()
-        nodes, num_targets = (None, 0) if upcoming is None else (upcoming.nodes, upcoming.num_targets)
-        self._uploads.stage(batch)
-        for history in stored:
-            history.stage(batch.nodes, batch.num_targets)
-            history.announce(nodes, num_targets)
-        if (num_moves := sum(history.num_moves for history in stored)) != self._num_moves:
-            self._num_moves = num_moves
-            graphed.forget()
-        loss = graphed(batch)
-        for history in stored:
-            history.advance()
-        if upcoming is not None:
-            self._uploads.stage_next(upcoming)
-        return loss
+    def _plain_step(self, batch: Batch) -> Tensor:
+        return self._step(self._uploads.take(batch), self._prefetch_next)
 
-    def _replayed_step(self, batch: Batch) -> Tensor:
-        """What is captured: nothing in it depends on the visit but the contents of tensors."""
-        with to_be_replayed(), ExitStack() as stack:
-            # the copy is captured too; a graph has no other batch to prepare for
-            batch = self._uploads.bring(batch)
-            for history in self._stored():
-                stack.enter_context(history.staged(batch.nodes, batch.num_targets))
-            return self._step(batch, lambda: None)
-
-    def _step(self, batch: Batch, meanwhile: Callable[[], None]) -> Tensor:
+    def _step(self, batch: Batch, meanwhile: Callable[[], None] | None = None) -> Tensor:
         with product_precision(self.options.precision):
             self.optimizer.zero_grad()
             # the transform does not need them yet; what was asked for in the step before is on its way already
-            for history in self._stored():
+            for history in self.histories.values():
                 history.prefetch(batch.nodes, batch.num_targets)
             with forward_precision(self.options.precision, self._device):
                 logits = self.model(batch)
-            meanwhile()
+            if meanwhile is not None:
+                meanwhile()
             loss = (batch.weight * self.graph.task.loss(widened(logits), batch.y)).sum()
             loss.backward()
             if self.options.clip_norm is not None:
@@ -291,43 +262,35 @@ class Trainer:
             self.optimizer.step()
         return loss.detach()
 
-    def _look_ahead(self) -> None:
-        """Lets the next batch come, and its rows, while this one is differentiated; what it wrote is already there."""
-        distant = [history for history in self._stored() if history.prefetches]
+    def _prefetch_next(self) -> None:
+        """Starts to copy the next batch and its rows during the backward pass; this batch's writes are launched."""
+        distant = [history for history in self.histories.values() if history.prefetches]
         if self._uploads.idle and not distant:
             return
         if (upcoming := self.loader.upcoming()) is not None:
-            upcoming = self._uploads.announce(upcoming)
+            upcoming = self._uploads.prefetch(upcoming)
             for history in distant:
                 history.prefetch(upcoming.nodes, upcoming.num_targets)
 
-    def _make_graphed(self) -> GraphedStep | None:
+    def _make_replay(self) -> Replay | None:
         if self.options.cuda_graphs == "off" or self._device.type != "cuda" or not self.model.replayable:
             return None
-        return GraphedStep(self._replayed_step, self.optimizer, partial(CudaCapture, self.optimizer, self._device))
-
-    def _is_steady(self, batch: Batch) -> bool:
-        """Whether a step on this batch is the same at every visit but for the contents of tensors."""
-        # what is empty lies nowhere
-        here = all(tensor.is_cuda or tensor.is_pinned() for tensor in batch.tensors() if tensor.numel() > 0)
-        return here and all(history.capturable and not history.measure for history in self._stored())
+        histories = list(self.histories.values())
+        return Replay(self._step, self._plain_step, self.optimizer, histories, self._device)
 
     def _evaluate(self) -> dict[str, float]:
         return evaluate(self.model, self.graph, self.options.metric)
 
     def _diagnose(self) -> dict[str, float] | None:
         """How lazy the histories are: mean age, how far inputs moved between visits, error of the stored solution."""
-        stored = self._stored()
-        if not stored:
+        if not self.histories:
             return None
+        stored = list(self.histories.values())
         found = {"mean_age": sum(history.mean_age() for history in stored) / len(stored)}
         drifts = [drift for history in stored if (drift := history.drift_norm()) is not None]
         if drifts:
             found["drift_norm"] = max(drifts)
         return found | self.model.diagnose(self.graph)
-
-    def _stored(self) -> list[StoredHistory]:
-        return [history for history in self.histories.values() if isinstance(history, StoredHistory)]
 
     def _keep_best(self, scores: dict[str, float]) -> None:
         # without a validation split the last weights are the best that can be known
