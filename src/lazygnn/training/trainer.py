@@ -21,6 +21,7 @@ from lazygnn.history import named_histories
 from lazygnn.model import Model
 from lazygnn.training.evaluation import evaluate
 from lazygnn.training.metrics import find_metric
+from lazygnn.training.optimizer import learning_rate, make_optimizer, set_lr
 from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision, widened
 from lazygnn.training.replay import Replay
 from lazygnn.training.upload import Uploads
@@ -95,7 +96,7 @@ class Trainer:
         assert options.epochs == 0 or graph.num_train > 0
         self.model, self.loader, self.graph, self.options = model, loader, graph, options
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
-        self.optimizer = _make_optimizer(model.layer_parameters(), options)
+        self.optimizer = make_optimizer(model.layer_parameters(), options)
         self.histories = named_histories(model)
         # a batch of parts cannot tell
         for history in self.histories.values():
@@ -205,7 +206,7 @@ class Trainer:
     def _run_epoch(self) -> EpochReport:
         look = self._is_due(self.options.diagnose_every)
         lr = learning_rate(self.options, self.epoch)
-        _set_lr(self.optimizer, lr)
+        set_lr(self.optimizer, lr)
         for history in self.histories.values():
             history.measure = look
         self.model.train(True)
@@ -305,39 +306,6 @@ class Trainer:
     def _patience_is_over(self) -> bool:
         patience = self.options.patience
         return patience is not None and self.best.epoch > 0 and self.epoch - self.best.epoch >= patience
-
-
-def learning_rate(options: TrainerOptions, epoch: int) -> float:
-    """The learning rate of an epoch, counted from zero."""
-    if epoch < options.warmup_epochs:
-        return options.lr * (epoch + 1) / (options.warmup_epochs + 1)
-    if options.schedule == "constant":
-        return options.lr
-    length = max(options.epochs - options.warmup_epochs, 1)
-    return options.lr * (1 + math.cos(math.pi * (epoch - options.warmup_epochs) / length)) / 2
-
-
-def _make_optimizer(layers: list[list[nn.Parameter]], options: TrainerOptions) -> torch.optim.Optimizer:
-    spared = len(layers) if options.decay_layers is None else options.decay_layers
-    groups = [
-        {"params": [p for layer in layers[:spared] for p in layer], "weight_decay": options.weight_decay},
-        {"params": [p for layer in layers[spared:] for p in layer], "weight_decay": options.rest_weight_decay},
-    ]
-    groups = [group for group in groups if group["params"]]
-    kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
-    device = next((p.device for layer in layers for p in layer), torch.device("cpu"))
-    # a step that is captured looks its learning rate up; a method without weights still has a place to keep one
-    looked_up = device.type == "cuda" and options.cuda_graphs == "auto"
-    lr = torch.tensor(options.lr, device=device) if looked_up else options.lr
-    return kind(groups or [{"params": []}], lr=lr, fused=True)
-
-
-def _set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
