@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods import METHODS, build, resolve
@@ -190,6 +190,14 @@ def test_a_history_of_another_size_is_refused_before_training_in_parts(block_gra
     with pytest.raises(ConfigError, match=f"`num_nodes` is {num_nodes}, but the graph has 60 nodes; build the model"):
         Trainer(LazyGNN(3, 4, 3, num_nodes=num_nodes), loader, block_graph, options())
     assert Trainer(LazyGNN(3, 4, 3, num_nodes=60), loader, block_graph, options(epochs=2)).fit().epochs == 2
+
+
+def test_a_graph_without_training_nodes_can_be_evaluated_alone() -> None:
+    graph, model = scripted_graph("val"), Scripted([10])
+    loader = FullLoader(graph, 0)
+    with pytest.raises(GraphError, match="has no training nodes; give it labels `y` and a `train_mask`"):
+        Trainer(model, loader, graph, options(epochs=1))
+    assert Trainer(model, loader, graph, options(epochs=0)).fit().scores == {"val": 1.0}
 
 
 def without_loss(graph: Graph) -> FullLoader:

@@ -92,8 +92,9 @@ class Trainer:
         if not isinstance(options, TrainerOptions):
             raise ConfigError(wrong_type("options", options, "give `config.trainer`, or `TrainerOptions(...)`"))
         find_metric(options.metric, graph.task)
-        # a graph without training nodes says so here, before any work is done
-        assert options.epochs == 0 or graph.num_train > 0
+        if options.epochs > 0:
+            # raises for a graph without training nodes, before any work is done
+            _ = graph.num_train
         self.model, self.loader, self.graph, self.options = model, loader, graph, options
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self.optimizer = make_optimizer(model.layer_parameters(), options)
