@@ -27,7 +27,7 @@ def test_a_batch_is_shown_in_one_line(path_graph: Graph) -> None:
     )
 
 
-def test_only_the_full_batch_says_that_it_is_the_whole_graph(path_graph: Graph) -> None:
+def test_only_the_full_batch_is_marked_as_the_whole_graph(path_graph: Graph) -> None:
     full = Batch.full(path_graph, 1)
     assert full.whole
     assert full.to(torch.device("meta")).whole

@@ -32,7 +32,7 @@ def test_the_memory_is_that_of_the_host() -> None:
 
 @pytest.mark.parametrize("columns", [1, 33, 47, 48])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_rows_lie_a_multiple_of_16_bytes_apart(dtype: torch.dtype, columns: int) -> None:
+def test_rows_are_a_multiple_of_16_bytes_apart(dtype: torch.dtype, columns: int) -> None:
     part = map_pinned({"rows": ((10, columns), dtype)}, torch.device("cuda"))["rows"]
     apart = part.stride(0) * part.element_size()
     assert part.shape == (10, columns)
@@ -82,23 +82,23 @@ def test_rows_survive_a_checkpoint(tmp_path: Path) -> None:
     assert torch.equal(store.read(rows), before)
 
 
-def test_what_is_gathered_may_lie_where_others_still_read() -> None:
-    """The memory of a prefetch may have been let go by kernels that are yet to run."""
+def test_rows_may_be_gathered_into_memory_that_others_still_read() -> None:
+    """The memory of a prefetch may have been freed while kernels that read it are yet to run."""
     store = open_history(5000, 48, Mix(0.5), tier="pinned", device="cuda").values
     rows = torch.arange(5000, device="cuda")
     for _ in range(4):
-        let_go = torch.full((5000, 48), torch.inf, device="cuda")
-        address = let_go.data_ptr()
+        freed = torch.full((5000, 48), torch.inf, device="cuda")
+        address = freed.data_ptr()
         torch.cuda._sleep(20_000_000)
-        read = let_go.clone()
-        del let_go
+        read = freed.clone()
+        del freed
         store.prefetch(rows)
         assert isinstance(store, PinnedStore)
         assert store._fetch is not None
         if store._fetch.parts["rows"].data_ptr() == address:
             break
     else:
-        pytest.fail("the memory was never handed out again")
+        pytest.fail("the memory was never used again")
     assert bool((read == torch.inf).all())
     assert not bool(store.read(rows).any())
 
@@ -123,7 +123,7 @@ def test_only_what_was_prefetched_last_is_kept() -> None:
 
 @pytest.mark.parametrize("channels", [4, 47])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_graph_reads_and_writes_what_lies_there_now(dtype: torch.dtype, channels: int) -> None:
+def test_a_graph_reads_and_writes_the_current_rows(dtype: torch.dtype, channels: int) -> None:
     history = open_history(50, channels, Drift(0.1), tier="pinned", dtype=dtype, device="cuda")
     twin = open_history(50, channels, Drift(0.1), dtype=dtype, device="cuda")
     nodes, fresh = torch.randperm(50, device="cuda")[:30], torch.randn(20, channels, device="cuda")

@@ -84,7 +84,7 @@ def test_drift_is_measured_over_known_targets() -> None:
     history = open_history(3, 1, Drift())
     history.measure = True
     history.push(torch.tensor([0, 1]), torch.zeros(2, 1), torch.tensor([[3.0], [4.0]]))
-    # moved by 3 and 0; the third row is new, the halo is not looked at
+    # moved by 3 and 0; the third row is new, the halo does not count
     history.start(torch.tensor([0, 1, 2]), 3, torch.tensor([[6.0], [4.0], [9.0]]))
     assert history.drift_norm() == pytest.approx(3 / 5)
     assert history.drift_norm() is None

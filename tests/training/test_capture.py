@@ -36,7 +36,7 @@ def test_the_first_visit_is_a_step_and_all_later_ones_are_replays(block_graph: G
     assert [float(step_on(batch)) for batch in (one, two)] == [1, 2]
     assert recorder.captured == 0
     losses = [step_on(batch) for batch in (two, one, two)]
-    # what is handed out is not overwritten by the next replay
+    # a returned loss is not overwritten by the next replay
     assert [float(loss) for loss in losses] == [3, 4, 5]
     assert seen == [id(batch) for batch in (one, two, two, one, two)]
     assert (recorder.captured, recorder.replayed) == (2, 3)
@@ -122,7 +122,7 @@ def test_no_garbage_is_collected_while_a_step_is_captured(block_graph: Graph) ->
 
 @pytest.mark.gpu
 @gpu
-def test_what_cannot_be_captured_says_what_to_do() -> None:
+def test_a_failed_capture_names_the_remedy() -> None:
     # a capture that fails leaves torch in a state that no other test should see
     script = """
 import torch

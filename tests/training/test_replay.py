@@ -94,7 +94,7 @@ def test_replayed_training_is_ordinary_training_bit_for_bit(
     assert_equal(replayed[1], state)
 
 
-def test_an_epoch_that_is_looked_at_is_not_replayed(block_graph: Graph, replaying: Any) -> None:
+def test_a_diagnosed_epoch_is_not_replayed(block_graph: Graph, replaying: Any) -> None:
     reports: list[EpochReport] = []
     trainer = make_trainer(block_graph, epochs=6, diagnose_every=3)
     trainer.on_epoch = reports.append
@@ -104,7 +104,7 @@ def test_an_epoch_that_is_looked_at_is_not_replayed(block_graph: Graph, replayin
     assert all(report.laziness["drift_norm"] > 0 for report in reports if report.laziness)
 
 
-def test_batches_that_are_cut_anew_are_not_replayed(
+def test_batches_that_never_return_are_not_replayed(
     block_graph: Graph, replaying: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # nor launched as if they were to be
@@ -153,16 +153,16 @@ PINNED = [
 
 @pytest.mark.usefixtures("replaying", "pinned_histories")
 @pytest.mark.parametrize("values", PINNED, ids=str)
-def test_rows_that_are_laid_out_train_as_rows_on_the_device(
+def test_staged_rows_train_as_rows_on_the_device(
     block_graph: Graph, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = make_trainer(block_graph, **values)
     assert all(isinstance(history.values, PinnedStore) for history in trainer.histories.values())
     losses, state = run(trainer)
-    # batches that are cut anew are not replayed, so nothing is laid out for them
-    anew = "parts_per_batch" in values or not values.get("keep_batches", True)
+    # batches that never return are not replayed, so nothing is staged for them
+    never_return = "parts_per_batch" in values or not values.get("keep_batches", True)
     assert trainer._replay is not None
-    assert all((entry.shelved.shelf.num_moves == 0) == anew for entry in trainer._replay._rows._entries)
+    assert all((entry.shelved.shelf.num_moves == 0) == never_return for entry in trainer._replay._rows._entries)
     monkeypatch.undo()
     expected_losses, expected = run(make_trainer(block_graph, **values))
     assert losses == expected_losses
@@ -170,7 +170,7 @@ def test_rows_that_are_laid_out_train_as_rows_on_the_device(
 
 
 @pytest.mark.usefixtures("replaying", "pinned_histories")
-def test_histories_are_told_what_comes_before_a_step_and_settled_at_its_end(
+def test_the_next_batch_is_announced_before_a_step_and_writes_are_done_at_its_end(
     block_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[tuple[str, ...]] = []
@@ -215,7 +215,7 @@ def places_of(trainer: Trainer, places: dict[int, str], epoch: int) -> list[str]
 
 
 @pytest.mark.usefixtures("pinned_histories")
-def test_what_was_captured_is_captured_anew_where_a_shelf_has_grown(block_graph: Graph, replaying: Any) -> None:
+def test_steps_are_captured_again_after_a_shelf_has_grown(block_graph: Graph, replaying: Any) -> None:
     trainer = make_trainer(block_graph)
     assert trainer._replay is not None
     rows = trainer._replay._rows
@@ -294,7 +294,7 @@ def test_graphs_train_as_kernels_do(block_graph: Graph, values: dict[str, Any], 
         with to_be_replayed():
             results.append(run(trainer))
         if trainer._replay is not None:
-            # a whole graph in host memory is copied anew for every step
+            # a whole graph in host memory is copied again for every step
             far = values.get("num_parts") == 1 and values.get("features") == "host"
             assert len(graphs_of(trainer)._graphs) == (0 if far else len(trainer.loader))
     (losses, state), (expected_losses, expected) = results
@@ -344,7 +344,7 @@ def test_histories_advance_with_replays(block_graph: Graph) -> None:
 @pytest.mark.gpu
 @gpu
 @pytest.mark.parametrize("stop_after", [2, 6, 9, 14])
-def test_a_replayed_run_goes_on_exactly(block_graph: Graph, stop_after: int) -> None:
+def test_a_replayed_run_is_resumed_exactly(block_graph: Graph, stop_after: int) -> None:
     straight = run(make_trainer(block_graph, "cuda"))[1]
     first, second = (make_trainer(block_graph, "cuda") for _ in range(2))
 
@@ -470,7 +470,7 @@ def test_rows_in_page_locked_memory_change_nothing(
 @pytest.mark.gpu
 @gpu
 @pytest.mark.parametrize("values", [{}, {"features": "host"}, {"gamma": 0.5}, {"method": "gcn-gas"}], ids=str)
-def test_graphs_are_captured_anew_where_a_shelf_has_grown(block_graph: Graph, values: dict[str, Any]) -> None:
+def test_graphs_are_captured_again_after_a_shelf_has_grown(block_graph: Graph, values: dict[str, Any]) -> None:
     trainer = make_trainer(block_graph, "cuda", history="pinned", epochs=6, **values)
     captures, num_graphs = [], []
 

@@ -1,4 +1,4 @@
-"""Rows laid out for steps that are replayed: on a CPU, without streams, and with a tape in place of a graph."""
+"""Rows staged for steps that are replayed: on a CPU, without streams, and with a tape in place of a graph."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -280,7 +280,7 @@ def test_stores_of_other_tiers_are_used_as_they_are() -> None:
 
 
 class Stream:
-    """Says who waits for whom."""
+    """Logs which stream waits for which."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self.name, self.log = name, log
@@ -385,7 +385,7 @@ def test_graphs_gather_for_those_that_follow_in_any_order(
     for each in (history, twin):
         each.push(everything, first, first)
     staged = StagedRows([history])
-    # one is in host memory, as the nodes of a batch may
+    # one is in host memory, as the nodes of a batch may be
     batches = [torch.randperm(9000)[:size].pin_memory() for size in (7001, 5000, 8000, 6003)]
     batches = [batch if number == 1 else batch.cuda() for number, batch in enumerate(batches)]
     fresh, found = torch.zeros(2000, 47, device="cuda"), torch.zeros(9000, 47, device="cuda")
@@ -406,7 +406,7 @@ def test_graphs_gather_for_those_that_follow_in_any_order(
             for _ in range(20):
                 torch.mm(weight, weight)
 
-    # a shelf that has room for all does not move
+    # a shelf as large as the largest batch does not move
     for nodes in (*batches, batches[0]):
         staged.stage(nodes, 2000)
     staged.announce(None)

@@ -201,7 +201,7 @@ def test_a_graph_without_training_nodes_can_be_evaluated_alone() -> None:
 
 
 def without_loss(graph: Graph) -> FullLoader:
-    """Batches whose loss is zero, so that nothing but the weight decay moves a weight."""
+    """Makes batches with a loss of zero, so that nothing but the weight decay moves a weight."""
     loader = FullLoader(graph, 0)
     loader.batch = replace(loader.batch, weight=torch.zeros(graph.num_nodes))
     return loader

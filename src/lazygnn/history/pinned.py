@@ -31,7 +31,7 @@ class PinnedStore(DeviceStore):
 
     Args:
         parts: From `map_pinned`.
-        codec: How a row is kept.
+        codec: How a row is stored.
         device: The compute device.
 
     Attributes:
@@ -76,12 +76,12 @@ class PinnedStore(DeviceStore):
         super().write(rows, values)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Copies what `state` gave into this store."""
+        """Copies the tensors of `state` into this store."""
         self.version += 1
         super().load(state)
 
     def flush(self) -> None:
-        """Lets the current stream wait for the prefetched rows, which are given up."""
+        """Lets the current stream wait for the prefetched rows, which are dropped."""
         if self._fetch is not None:
             torch.cuda.current_stream(self.device).wait_event(self._fetch.arrived)
             self._fetch = None
@@ -92,7 +92,7 @@ class PinnedStore(DeviceStore):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes kept, and those between the rows."""
+        """Bytes of the stored rows and of the padding between them."""
         return sum(part.untyped_storage().nbytes() for part in self.parts.values())
 
     def allocate(self, num_rows: int) -> Parts:
@@ -100,7 +100,7 @@ class PinnedStore(DeviceStore):
         return {name: ops.far_rows(part).room(num_rows, part) for name, part in self.parts.items()}
 
     def gather(self, rows: Tensor, out: Parts, count: Tensor | None = None) -> None:
-        """Copies rows, as they are kept, into memory from `allocate`.
+        """Copies rows, as they are stored, into memory from `allocate`.
 
         With a `count` on the device, rows after the first `count` are undefined.
         """

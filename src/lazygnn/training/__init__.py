@@ -1,4 +1,4 @@
-"""Training, evaluation and the run folder."""
+"""Training and evaluation."""
 
 from lazygnn.training.evaluation import evaluate, infer
 from lazygnn.training.trainer import EpochReport, FitResult, Trainer

@@ -19,7 +19,7 @@ def learning_rate(options: TrainerOptions, epoch: int) -> float:
 
 
 def make_optimizer(layers: list[list[nn.Parameter]], options: TrainerOptions) -> torch.optim.Optimizer:
-    """Makes an optimizer whose weight decay may end after the first layers; `layers` are the weights of each."""
+    """Makes the optimizer; `decay_layers` limits `weight_decay` to the first layers."""
     decayed = len(layers) if options.decay_layers is None else options.decay_layers
     groups = [
         {"params": [p for layer in layers[:decayed] for p in layer], "weight_decay": options.weight_decay},

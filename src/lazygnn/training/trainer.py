@@ -1,6 +1,6 @@
 """The training loop: one for every method, full batch and mini-batch.
 
-It can stop after any batch and go on from there as if it had not: all it depends on is in `checkpoint` and `restore`.
+Training can stop after any batch and be resumed from `checkpoint` with the same results.
 """
 
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What is known after an epoch; scores and laziness only where the epoch was looked at."""
+    """The results of an epoch; scores and laziness only if they were computed after it."""
 
     epoch: int
     loss: float
@@ -52,10 +52,10 @@ class Best:
 
 @dataclass(frozen=True)
 class FitResult:
-    """How training ended; the model holds the best weights.
+    """The result of training; the model holds the best weights.
 
     Attributes:
-        seconds: Of training, in all epochs; evaluation is not counted.
+        seconds: Time of training in all epochs, without evaluation.
     """
 
     epochs: int
@@ -69,12 +69,12 @@ class Trainer:
 
     Args:
         model: Any model of the library, or one with the same few methods.
-        loader: Gives the batches of an epoch.
-        graph: What is evaluated; the graph the loader was made from.
-        options: Epochs, optimizer and the rest.
-        seed: Of the pass that fills the histories; all else draws from torch's global generator.
-        on_epoch: Told about every epoch.
-        on_batch: Called after every batch, when the trainer may be saved; what it raises ends the training.
+        loader: Returns the batches of an epoch.
+        graph: The graph to evaluate on, the one that the loader was made from.
+        options: Epochs, optimizer and the like.
+        seed: Seed of the pass that fills the histories; all else draws from torch's global generator.
+        on_epoch: Called after every epoch.
+        on_batch: Called after every batch, when the trainer may be saved; an exception ends the training.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Trainer:
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self.optimizer = make_optimizer(model.layer_parameters(), options)
         self.histories = named_histories(model)
-        # a batch of parts cannot tell
+        # a batch of parts does not know the number of nodes of its graph
         for history in self.histories.values():
             check_num_nodes(history.values.num_rows, graph.num_nodes)
         self._device = next((p.device for p in model.parameters()), graph.device)
@@ -117,7 +117,7 @@ class Trainer:
         self._epoch_seconds = 0.0
 
     def fit(self) -> FitResult:
-        """Trains to the end, then puts the best weights back."""
+        """Trains to the end, then restores the best weights."""
         self.run()
         return self.finish()
 
@@ -131,7 +131,7 @@ class Trainer:
                 self.on_epoch(report)
 
     def finish(self) -> FitResult:
-        """Puts the best weights back."""
+        """Restores the best weights and returns the result."""
         if self._replay is not None:
             # graphs hold the memory of a step
             self._replay.reset()
@@ -142,7 +142,7 @@ class Trainer:
         return FitResult(self.epoch, self.best.epoch, self.best.scores, self.seconds)
 
     def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that training depends on, between two batches: tensors by name, and what goes into JSON."""
+        """Returns all that training depends on between two batches: tensors by name, and values for JSON."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
         for index, slots in self.optimizer.state_dict()["state"].items():
@@ -165,7 +165,7 @@ class Trainer:
         return tensors, state
 
     def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Goes on from a checkpoint of a trainer that was built alike."""
+        """Resumes from a checkpoint of a trainer with the same configuration."""
         try:
             self.model.load_state_dict(_under("model.", tensors))
             self._restore_optimizer(_under("optimizer.", tensors))
@@ -193,7 +193,7 @@ class Trainer:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
 
     def _fill_histories(self) -> None:
-        """A forward-only pass, so that no halo row is ever empty: dropout as in training, nothing else changed."""
+        """Runs a forward-only pass, so that no halo row is ever empty; it uses dropout and changes nothing else."""
         buffers = {name: value.clone() for name, value in self.model.named_buffers()}
         self.model.train(True)
         with torch.random.fork_rng():
@@ -205,18 +205,18 @@ class Trainer:
             value.copy_(buffers[name])
 
     def _run_epoch(self) -> EpochReport:
-        look = self._is_due(self.options.diagnose_every)
+        diagnose = self._is_due(self.options.diagnose_every)
         lr = learning_rate(self.options, self.epoch)
         set_lr(self.optimizer, lr)
         for history in self.histories.values():
-            history.measure = look
+            history.measure = diagnose
         self.model.train(True)
         self._train_batches()
         loss = float(torch.stack(self._losses).mean())
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss} in epoch {self.epoch + 1}; lower `lr` or set `clip_norm`")
         scores = self._evaluate() if self._is_due(self.options.eval_every) else None
-        laziness = self._diagnose() if look else None
+        laziness = self._diagnose() if diagnose else None
         self.epoch += 1
         self.seconds += self._epoch_seconds
         report = EpochReport(self.epoch, loss, self._epoch_seconds, lr, scores, laziness)
@@ -249,7 +249,7 @@ class Trainer:
     def _step(self, batch: Batch, meanwhile: Callable[[], None] | None = None) -> Tensor:
         with product_precision(self.options.precision):
             self.optimizer.zero_grad()
-            # the transform does not need them yet; what was asked for in the step before is on its way already
+            # the transform does not need these rows yet; rows prefetched in the step before are not fetched again
             for history in self.histories.values():
                 history.prefetch(batch.nodes, batch.num_targets)
             with forward_precision(self.options.precision, self._device):
@@ -284,7 +284,7 @@ class Trainer:
         return evaluate(self.model, self.graph, self.options.metric)
 
     def _diagnose(self) -> dict[str, float] | None:
-        """How lazy the histories are: mean age, how far inputs moved between visits, error of the stored solution."""
+        """Measures how lazy the histories are: mean age, drift of the inputs, error of the stored solution."""
         if not self.histories:
             return None
         stored = list(self.histories.values())
@@ -295,7 +295,7 @@ class Trainer:
         return found | self.model.diagnose(self.graph)
 
     def _keep_best(self, scores: dict[str, float]) -> None:
-        # without a validation split the last weights are the best that can be known
+        # without a validation split the last weights are kept
         if "val" not in scores or scores["val"] > self.best.scores.get("val", -math.inf):
             weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
             self.best = Best(self.epoch, scores, weights)

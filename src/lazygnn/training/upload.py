@@ -17,9 +17,8 @@ class _Upload:
 class Uploads:
     """Returns batches on the device; a prefetched one is there already, or being copied.
 
-    At most three are on the device at a time: the one in use, the next one, and the one before, whose memory is free
-    when its last kernel has run. A batch that is on the device from the start, or all of it but its features, is used
-    as it is.
+    At most three are on the device at a time: the one in use, the next one, and the one before it, until its last
+    kernel has run. A batch that is on the device from the start, or all of it but its features, is used as it is.
 
     Attributes:
         idle: Whether the last batch was on the device from the start.
