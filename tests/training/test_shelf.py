@@ -356,12 +356,26 @@ def test_writes_of_a_step_that_fails_are_awaited_before_the_next(monkeypatch: py
 
 
 @pytest.mark.usefixtures("no_streams")
+def test_a_shelf_does_not_trust_what_an_unfinished_step_has_left() -> None:
+    history, rows, following = open_far(Mix(0.5)), torch.arange(9), torch.arange(20, 30)
+    fill(history)
+    assert isinstance(history.values, PinnedStore)
+    shelf = Shelf(history.values)
+    shelf.fill(rows)
+    shelf.expect(following)
+    shelf.refill()
+    for wanted in (rows, following):
+        shelf.fill(wanted)
+        assert torch.equal(shelf.first(len(wanted))["rows"], history.values.read(wanted))
+
+
+@pytest.mark.usefixtures("no_streams")
 def test_rows_that_another_owner_replayed_are_gathered_again() -> None:
     history, twin = open_far(Mix(0.5)), open_history(40, 5, Mix(0.5))
     fill(history, twin)
     nodes, fresh = torch.arange(9), torch.ones(4, 5)
     one, other, plain = Visits(history), Visits(history), Visits(twin)
-    for visits in (one, one, other, other, one):
+    for visits in (one, other, one, other, one):
         visits.rows.stage(nodes, 4)
         visits.rows.announce(nodes, 4)
         assert torch.equal(visits.replayed(nodes, 4, fresh), plain.ordinary(nodes, 4, fresh))
