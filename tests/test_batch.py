@@ -27,7 +27,7 @@ def test_a_batch_is_shown_in_one_line(path_graph: Graph) -> None:
     )
 
 
-def test_only_the_full_batch_says_that_it_is_the_whole_graph(path_graph: Graph) -> None:
+def test_only_the_full_batch_is_marked_as_the_whole_graph(path_graph: Graph) -> None:
     full = Batch.full(path_graph, 1)
     assert full.whole
     assert full.to(torch.device("meta")).whole
@@ -128,3 +128,11 @@ def test_labelled_rows_move_with_their_batch(block_graph: Graph) -> None:
     assert all(one is other for one, other in zip(list(batch.tensors())[-7:], parts, strict=True))
     for there in (batch.to(meta), batch.rest_to(meta)):
         assert {tensor.device for tensor in list(there.tensors())[-7:]} == {meta}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_batch_knows_where_it_is_by_any_name(block_graph: Graph) -> None:
+    batch = Batch.full(block_graph, 2).to(torch.device("cuda"))
+    for name in ("cuda", "cuda:0"):
+        assert batch.to(torch.device(name)) is batch

@@ -1,4 +1,4 @@
-"""`Batch`: what one training step sees, whatever loader made it.
+"""`Batch`: the input of one training step, whatever loader made it.
 
 `V` nodes of the batch, `T` targets among them (the first rows), `F` rows the transform runs on.
 """
@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, Protocol, overload
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -42,9 +42,9 @@ class Batch:
     nodes: Tensor  # [V] ids in the graph
     num_targets: int
     adjs: Sequence[Adjacency]
-    whole: bool = False  # whether this is the whole graph, which no matrix of a part can tell
-    lasting: bool = False  # whether the loader gives this very batch again, so that a step on it can be replayed
-    labelled: Labelled | None = None  # where a pass takes one step more
+    whole: bool = False  # whether this is the whole graph; the matrices of a part do not show it
+    lasting: bool = False  # whether the loader returns this very batch again, so that a step on it can be replayed
+    labelled: Labelled | None = None  # for a pass that takes one step more
     transposed: Sequence[Adjacency] | None = None  # matrices of the backward pass, where `adjs` are not symmetric
 
     @property
@@ -54,49 +54,31 @@ class Batch:
 
     @property
     def targets(self) -> Tensor:
-        """Ids of the nodes this batch is about, [T]."""
+        """Ids of the targets, [T]."""
         return self.nodes[: self.num_targets]
 
     def to(self, device: torch.device) -> "Batch":
-        """The batch on a device; a matrix that several layers share is moved once.
+        """Returns the batch on a device; a matrix that several layers share is copied once.
 
-        What is there is handed back as it is, with all that matrices have cached.
+        A batch on that device is returned as it is, with all that its matrices have cached.
         """
         if {self.x.device, self.nodes.device} == {find_device(device)}:
             return self
         return self._map(lambda part: part.to(device, non_blocking=True))
 
     def rest_to(self, device: torch.device) -> "Batch":
-        """The batch with all but its features on a device."""
+        """Returns the batch with all but its features on a device."""
         return self._map(lambda part: part if part is self.x else part.to(device))
 
-    def to_with(self, device: torch.device, stream: torch.cuda.Stream, x: Tensor | None = None) -> "Batch":
-        """A copy on a GPU whose matrices come by another stream, beside what needs the features alone.
-
-        Features that are there already are given as `x`.
-        """
-        near = replace(self, adjs=[], x=self.x if x is None else x.new_empty(0, device="cpu")).to(device)
-        near = near if x is None else replace(near, x=x)
-        if not self.adjs:
-            return near
-        # made on the current stream, which waits for the copies before it reads or frees them
-        room = {id(adj): adj.map(lambda part: torch.empty_like(part, device=device)) for adj in self.adjs}
-        stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for adj in {id(adj): adj for adj in self.adjs}.values():
-                for part, copy in zip(_tensors(adj), _tensors(room[id(adj)]), strict=True):
-                    copy.copy_(part, non_blocking=True)
-        return replace(near, adjs=_Arriving([room[id(adj)] for adj in self.adjs], stream.record_event()))
-
     def pin(self) -> "Batch":
-        """The batch with what is in host memory page-locked, so that an accelerator copies on its own."""
+        """Returns the batch with all host memory page-locked, so that an accelerator copies it by itself."""
         return self._map(lambda part: part.pin_memory() if part.device.type == "cpu" else part)
 
     def tensors(self) -> Iterator[Tensor]:
-        """All that a batch is made of."""
+        """Yields all tensors of the batch."""
         last = () if self.labelled is None else (self.labelled.rows, self.labelled.adj, self.labelled.transposed)
         for part in (self.x, self.y, self.weight, self.nodes, *self.adjs, *(self.transposed or ()), *last):
-            yield from _tensors(part)
+            yield from tensors_of(part)
 
     def _map(self, move: Callable[[Any], Any]) -> "Batch":
         moved = {id(adj): move(adj) for adj in (*self.adjs, *(self.transposed or ()))}
@@ -120,9 +102,9 @@ class Batch:
 
     @staticmethod
     def full(graph: Graph, num_layers: int, *, label_step: bool = False) -> "Batch":
-        """The whole graph as one batch: every node a target, the same matrix at every layer.
+        """Makes one batch of the whole graph: every node is a target, with the same matrix at every layer.
 
-        With `label_step`, a pass takes one step more on the training nodes; the loss must look at these alone.
+        With `label_step`, a pass takes one step more on the training nodes; the loss must depend on these alone.
         """
         check_graph(graph)
         if not isinstance(num_layers, Integral) or num_layers < 0:
@@ -141,25 +123,6 @@ class Batch:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Arriving(Sequence[Adjacency]):
-    """Matrices on their way; whose stream first asks for one waits for all."""
-
-    adjs: list[Adjacency]
-    arrived: torch.cuda.Event
-
-    def __len__(self) -> int:
-        return len(self.adjs)
-
-    @overload
-    def __getitem__(self, index: int) -> Adjacency: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Adjacency]: ...
-    def __getitem__(self, index: int | slice) -> Adjacency | Sequence[Adjacency]:
-        torch.cuda.current_stream(self.adjs[0].device).wait_event(self.arrived)
-        return self.adjs[index]
-
-
 def _labelled(graph: Graph) -> Labelled:
     # a graph without any is refused here
     num_train = graph.num_train
@@ -169,40 +132,44 @@ def _labelled(graph: Graph) -> Labelled:
     return Labelled(rows, adj, adj.T)
 
 
-def _tensors(part: Tensor | Csr) -> tuple[Tensor, ...]:
+def tensors_of(part: Tensor | Csr) -> tuple[Tensor, ...]:
+    """Returns the tensors that a part of a batch consists of."""
     return (part.rowptr, part.col, part.value) if isinstance(part, Csr) else (part,)
 
 
 class Loader(Protocol):
-    """Gives the batches of an epoch, and can stop and go on at any of them."""
+    """Returns the batches of an epoch; it can stop and be resumed at any of them."""
 
     def __len__(self) -> int:
-        """Batches of an epoch."""
+        """Number of batches of an epoch."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches that are left of this epoch."""
+        """Yields the batches that are left of this epoch."""
 
     def upcoming(self) -> Batch | None:
-        """The batch that comes next, for those who prepare."""
+        """Returns the batch that comes next, so that it can be prefetched; `None` if unknown."""
 
     def sweep(self) -> Iterator[Batch]:
-        """Every node once, outside the course of the epochs."""
+        """Yields batches that cover every node once; the position in the epoch does not change."""
 
     def state_dict(self) -> dict[str, int]:
-        """Where the loader stands, in a few integers."""
+        """Returns the position of the loader, in a few integers."""
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Goes on from there."""
+        """Resumes from a position."""
 
 
 def check_batch(batch: object) -> None:
-    """Refuses what is no batch, with the way to make one."""
+    """Raises `GraphError` for what is not a batch."""
     if not isinstance(batch, Batch):
         remedy = "make a batch with `Batch.full(graph, num_layers)`, or call `model.infer(graph)`"
         raise GraphError(wrong_type("batch", batch, remedy))
 
 
 def loss_weight(graph: Graph, num_batches: int = 1) -> Tensor:
-    """Weight of every node's loss, [N]: a constant of the run, so that gradients stored by different batches mix."""
+    """Returns the weight of every node's loss, [N].
+
+    It is a constant of the run, so that gradients stored by different batches can be mixed.
+    """
     num_train = graph.num_train
     return graph.masks["train"] * (num_batches / num_train)

@@ -21,7 +21,7 @@ OpenHistory = Callable[..., StoredHistory]
 
 
 class SlowTransfer(Transfer):
-    """Stands in for a device: its streams keep their order, and who waits for them waits a while."""
+    """Takes the place of a device: its streams keep their order, and waiting for them takes a while."""
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         return torch.empty(shape, dtype=dtype)

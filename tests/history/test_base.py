@@ -61,7 +61,7 @@ def test_a_row_never_written_is_a_cold_start(opened: OpenHistory) -> None:
     close(history.start(torch.tensor([0, 1, 2]), 3, rows(2.0, 4.0, 6.0)).x, rows(2.0, 7.0, 6.0))
 
 
-def test_rows_without_a_fresh_value_stand_at_what_is_stored(opened: OpenHistory) -> None:
+def test_rows_without_a_fresh_value_start_from_what_is_stored(opened: OpenHistory) -> None:
     history = opened(3, 1, Mix(0.5))
     history.push(torch.arange(3), rows(1.0, 2.0, 3.0), rows(0.0, 0.0, 0.0))
     close(history.start(torch.tensor([2, 0, 1]), 1, rows(5.0)).x, rows(4.0, 1.0, 2.0))
@@ -105,7 +105,7 @@ def test_rows_come_in_the_compute_type(opened: OpenHistory) -> None:
     assert history.start(torch.arange(4), 4, ones).x.dtype == torch.float64
 
 
-def test_a_restored_history_goes_on_bit_for_bit(opened: OpenHistory) -> None:
+def test_a_restored_history_continues_bit_for_bit(opened: OpenHistory) -> None:
     torch.manual_seed(0)
     batches = [(torch.randperm(9), torch.randn(9, 3)) for _ in range(8)]
 

@@ -14,7 +14,7 @@ def open_disk(folder: Path, num_nodes: int = 1000, dtype: torch.dtype = torch.fl
     return open_history(num_nodes, 16, Drift(), tier="disk", dtype=dtype, folder=folder, name="features")
 
 
-def test_files_are_as_long_as_the_rows_and_take_no_room_before_they_are_written(tmp_path: Path) -> None:
+def test_files_are_as_long_as_the_rows_and_sparse_before_they_are_written(tmp_path: Path) -> None:
     history = open_disk(tmp_path / "new" / "folder", 1_000_000, torch.int8)
     files = {path.name: path.stat() for path in (tmp_path / "new" / "folder").iterdir()}
     assert {name: stat.st_size for name, stat in files.items()} == {
@@ -49,7 +49,7 @@ def free_bytes(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 0, free))
 
 
-def test_a_full_disk_is_told_before_anything_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_before_anything_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free_bytes(monkeypatch, 1000)
     message = rf"{tmp_path}/features\.values\.rows needs 64000 bytes and 1000 are free; choose another folder, or fewer"
     with pytest.raises(HistoryFileError, match=message) as caught:
@@ -58,7 +58,7 @@ def test_a_full_disk_is_told_before_anything_is_made(tmp_path: Path, monkeypatch
     assert list(tmp_path.iterdir()) == []
 
 
-def test_room_promised_to_one_file_is_not_promised_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_promised_to_one_file_is_not_promised_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free_bytes(monkeypatch, 100_000)
     with pytest.raises(HistoryFileError, match=r"features\.inputs\.rows needs 64000 bytes and 36000 are free"):
         open_disk(tmp_path)
@@ -68,6 +68,6 @@ def test_room_promised_to_one_file_is_not_promised_to_another(tmp_path: Path, mo
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        HistoryFileError, match=r"cannot make .*features\.values\.rows of 64000 bytes: .*; choose another"
+        HistoryFileError, match=r"cannot create .*features\.values\.rows of 64000 bytes: .*; choose another"
     ):
         open_disk(tmp_path / "file" / "folder")

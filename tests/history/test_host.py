@@ -75,7 +75,7 @@ def test_streams_equal_doing_all_at_once(
 
     def disturb() -> None:
         torch.cuda._sleep(numbers.choice((10_000, 1_000_000, 20_000_000)))
-        # memory that is let go too early is soon overwritten
+        # memory that is freed too early is soon overwritten
         torch.full((numbers.choice((20_000, 6_666)), 33), torch.nan, device="cuda")
 
     exercise(store, open_history(**size).values, 500, disturb)
@@ -140,7 +140,7 @@ def test_a_failed_write_is_raised_by_a_later_call(slow_store: SlowStore) -> None
         arguments = {"read": (rows,), "flush": (), "write": (rows, torch.ones(1, 1))}[later]
         with pytest.raises(IndexError):
             getattr(store, later)(*arguments)
-        # raised once; the store goes on
+        # raised once; the store still works
         store.write(rows, torch.ones(1, 1))
         assert store.read(rows).item() == 1
 

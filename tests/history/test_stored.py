@@ -70,15 +70,6 @@ def test_completeness_is_not_asked_for_before_it_is_possible(monkeypatch: pytest
     assert len(asked) == 1
 
 
-def test_a_filled_history_can_be_marked_complete() -> None:
-    history = open_history(3, 1, Mix(0.0))
-    push_ones(history, 0)
-    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).x.item() == 7
-    history.mark_complete()
-    assert is_complete(history)
-    assert history.start(torch.tensor([1]), 1, torch.tensor([[7.0]])).x.item() == 0
-
-
 def test_a_restored_history_completes_as_the_first_would_have() -> None:
     history, restored = open_history(4, 1, Mix(0.5)), open_history(4, 1, Mix(0.5))
     push_ones(history, 0, 1, 2)
@@ -93,7 +84,7 @@ def test_drift_is_measured_over_known_targets() -> None:
     history = open_history(3, 1, Drift())
     history.measure = True
     history.push(torch.tensor([0, 1]), torch.zeros(2, 1), torch.tensor([[3.0], [4.0]]))
-    # moved by 3 and 0; the third row is new, the halo is not looked at
+    # moved by 3 and 0; the third row is new, the halo does not count
     history.start(torch.tensor([0, 1, 2]), 3, torch.tensor([[6.0], [4.0], [9.0]]))
     assert history.drift_norm() == pytest.approx(3 / 5)
     assert history.drift_norm() is None

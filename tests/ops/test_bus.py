@@ -19,6 +19,7 @@ from lazygnn.history.codec import Codec
 from lazygnn.history.pinned import PinnedStore
 from lazygnn.history.warmstart import Drift, Mix, WarmStart
 from lazygnn.ops import reference
+from lazygnn.training.replay import StagedRows
 
 pytest.importorskip("triton")
 
@@ -249,14 +250,15 @@ def test_a_pass_finds_its_rows_on_the_shelf(
 
     for each in (history, twin):
         each.push(torch.arange(60), random_rows(60, 47, torch.float32, "cpu"), torch.ones(60, 47))
+    staged = StagedRows([history])
     batches = [some_rows(60, 60, "cpu")[5 * first : 30 + 6 * first] for first in range(5)]
     for number, index in enumerate(order := [0, 1, 4, 4, 2, 3, 0, 1, 2]):
         nodes, fresh = batches[index], random_rows(14, 47, torch.float32, "cpu", seed=number)
-        history.stage(nodes, 9)
-        history.announce(*((batches[order[number + 1]], 9) if number + 1 < len(order) else (None,)))
-        with history.staged(nodes, 9):
+        staged.stage(nodes, 9)
+        staged.announce(*((batches[order[number + 1]], 9) if number + 1 < len(order) else (None,)))
+        with staged.staged(nodes, 9):
             found = visit(history, nodes, fresh)
-        history.advance()
+        staged.advance()
         for one, other in zip(found, visit(twin, nodes, fresh), strict=True):
             assert one is other is None or torch.equal(torch.as_tensor(one), torch.as_tensor(other))
     state = history.state_dict()

@@ -1,4 +1,4 @@
-"""Training in fewer bits: near float32, nothing lasting in torch, and a run that goes on exactly."""
+"""Training in fewer bits: near float32, nothing lasting in torch, and a run that is resumed exactly."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ from lazygnn.training import EpochReport, Trainer
 from lazygnn.training import precision as precision_module
 from lazygnn.training.precision import Precision, product_precision, widened
 
-# torch says once that a CPU has no such arithmetic and goes on in float32
+# torch warns once that a CPU lacks this arithmetic and continues in float32
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 LEARNING = [method for method in METHODS if method != "label-propagation"]
 PARTS: dict[str, Any] = {"num_parts": 4, "partition": "random"}
@@ -89,13 +89,13 @@ def test_what_is_propagated_is_bfloat16_and_what_is_learned_float32(
     trainer = Trainer(built.model, built.loader, built.graph, TrainerOptions(epochs=2, precision="bfloat16"))
     trainer.run()
     assert set(seen) == {torch.bfloat16}
-    (history,) = trainer._stored()
+    (history,) = trainer.histories.values()
     assert history.values.read(torch.arange(3)).dtype == torch.bfloat16
     assert {p.dtype for p in built.model.parameters()} == {torch.float32}
     assert trainer.checkpoint()[0]["history.propagation.features.values.rows"].dtype == torch.bfloat16
 
 
-def test_evaluation_and_the_look_at_the_histories_are_float32(block_graph: Graph) -> None:
+def test_evaluation_and_diagnosis_of_the_histories_are_float32(block_graph: Graph) -> None:
     trainer, reports, _ = train("lazygnn", block_graph, precision="bfloat16", diagnose_every=1, **PARTS)
     assert trainer.model.infer(trainer.graph).dtype == torch.float32
     exact = train("lazygnn", block_graph, diagnose_every=1, **PARTS)[1]
@@ -115,7 +115,7 @@ def test_a_model_of_ones_own_need_not_know_the_precision(block_graph: Graph) -> 
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "tf32"])
-def test_a_run_in_fewer_bits_goes_on_exactly(block_graph: Graph, precision: Precision) -> None:
+def test_a_run_in_fewer_bits_is_resumed_exactly(block_graph: Graph, precision: Precision) -> None:
     values: dict[str, Any] = {"precision": precision, "dropout": 0.5, "norm": "batch", "epochs": 4, **PARTS}
     straight, _, expected = train("lazygnn", block_graph, **values)
 

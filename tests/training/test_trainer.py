@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods import METHODS, build, resolve
@@ -18,7 +18,7 @@ from lazygnn.models import MLP, Decoupled
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.propagation import NoPropagation
 from lazygnn.training import EpochReport, Trainer, evaluate, infer
-from lazygnn.training.trainer import FitResult, learning_rate
+from lazygnn.training.trainer import FitResult
 
 State = dict[str, Tensor]
 LEARNING = [method for method in METHODS if method != "label-propagation"]
@@ -192,8 +192,16 @@ def test_a_history_of_another_size_is_refused_before_training_in_parts(block_gra
     assert Trainer(LazyGNN(3, 4, 3, num_nodes=60), loader, block_graph, options(epochs=2)).fit().epochs == 2
 
 
+def test_a_graph_without_training_nodes_can_be_evaluated_alone() -> None:
+    graph, model = scripted_graph("val"), Scripted([10])
+    loader = FullLoader(graph, 0)
+    with pytest.raises(GraphError, match="has no training nodes; give it labels `y` and a `train_mask`"):
+        Trainer(model, loader, graph, options(epochs=1))
+    assert Trainer(model, loader, graph, options(epochs=0)).fit().scores == {"val": 1.0}
+
+
 def without_loss(graph: Graph) -> FullLoader:
-    """Returns batches whose loss is zero, so that only the weight decay changes a weight."""
+    """Makes batches with a loss of zero, so that nothing but the weight decay moves a weight."""
     loader = FullLoader(graph, 0)
     loader.batch = replace(loader.batch, weight=torch.zeros(graph.num_nodes))
     return loader
@@ -210,34 +218,6 @@ def test_weight_decay_spares_the_later_layers(block_graph: Graph, decay_layers: 
         expected = 0.95 if depth < decayed else 1.0
         for parameter in layer:
             torch.testing.assert_close(parameter.detach(), torch.full_like(parameter, expected), rtol=0, atol=1e-7)
-
-
-@pytest.mark.parametrize("decay_layers", [None, 1, 2])
-@pytest.mark.parametrize(("name", "kind"), [("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW)])
-def test_the_optimizer_is_the_configured_one_and_holds_every_weight(
-    block_graph: Graph, name: str, kind: Callable[..., Any], decay_layers: int | None
-) -> None:
-    model = Decoupled(MLP(3, 4, 3, mlp_layers=2), NoPropagation())
-    chosen = options(optimizer=name, decay_layers=decay_layers, weight_decay=0.1)
-    trainer = Trainer(model, FullLoader(block_graph, 0), block_graph, chosen)
-    assert type(trainer.optimizer) is kind
-    held = [id(p) for group in trainer.optimizer.param_groups for p in group["params"]]
-    assert sorted(held) == sorted(id(p) for p in model.parameters())
-
-
-def test_a_constant_learning_rate_with_a_warm_up() -> None:
-    chosen = options(lr=0.4, warmup_epochs=3, epochs=6)
-    rates = [learning_rate(chosen, epoch) for epoch in range(6)]
-    assert rates == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
-
-
-def test_a_cosine_falls_from_the_full_rate_towards_zero() -> None:
-    chosen = options(lr=2.0, schedule="cosine", epochs=4)
-    rates = [learning_rate(chosen, epoch) for epoch in range(4)]
-    assert rates == pytest.approx([2.0, 1 + math.sqrt(0.5), 1.0, 1 - math.sqrt(0.5)])
-    warmed = options(lr=2.0, schedule="cosine", epochs=6, warmup_epochs=2)
-    assert [learning_rate(warmed, epoch) for epoch in range(6)] == pytest.approx([2 / 3, 4 / 3, *rates])
-    assert learning_rate(options(schedule="cosine", epochs=3, warmup_epochs=9), 2) > 0
 
 
 def test_the_schedule_reaches_the_optimizer() -> None:

@@ -1,4 +1,4 @@
-"""Histories: what earlier training steps have already propagated."""
+"""Histories: results of earlier training steps, from which a pass starts."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -53,17 +53,17 @@ def open_history(
     Args:
         num_nodes: Number of rows.
         channels: Width of what is propagated.
-        start: The warm start; `Drift` keeps a second tensor with the inputs of the last visit.
-        tier: Where the rows are kept: on the compute device, in host memory, in page-locked host memory that the
+        start: The warm start; `Drift` stores the inputs of the last visit in a second tensor.
+        tier: Where the rows are stored: on the compute device, in host memory, in page-locked host memory that the
             device reads by itself, or in files under `folder`.
-        dtype: Type the rows are kept in; `torch.int8` adds a scale for every row.
+        dtype: Type of the stored rows; `torch.int8` adds a scale for every row.
         device: The compute device.
-        compute_dtype: Type the rows are handed out in.
-        folder: Where the disk tier makes its files; they take room on the disk as rows are written.
-        name: What the names of those files begin with; files of an earlier history of that name are replaced.
+        compute_dtype: Type of the rows that are read.
+        folder: Where the disk tier creates its files, which grow as rows are written.
+        name: Prefix of the names of those files; files of an earlier history of that name are replaced.
 
     Raises:
-        HistoryFileError: The files of the disk tier cannot be made, or the disk has no room for them.
+        HistoryFileError: The files of the disk tier cannot be created, or the disk is too full for them.
     """
     if not isinstance(start, WarmStart):
         raise ConfigError(wrong_type("start", start, "give `Drift()` or `Mix(weight)`"))
@@ -83,7 +83,7 @@ def open_history(
 
 
 def named_histories(module: nn.Module) -> dict[str, StoredHistory]:
-    """The histories a model keeps, by the path of the attribute that holds them; in a list, `name.0` and so on."""
+    """Returns the histories of a model by the path of their attribute; in a list, `name.0` and so on."""
     found: dict[str, StoredHistory] = {}
     for path, submodule in module.named_modules():
         for name, value in _named_values(submodule, path):

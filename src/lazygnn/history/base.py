@@ -1,12 +1,11 @@
-"""What survives from one training step to the next.
+"""Rows that are stored from one training step to the next.
 
-A `Store` keeps `N` rows somewhere; a `History` gives a pass its start value from them. Neither is an `nn.Module`:
-moving a model must not move its histories, and nothing is broadcast.
+A `Store` stores `N` rows; a `History` computes the start value of a pass from them. Neither is an `nn.Module`: moving a
+model must not move its histories, and nothing is broadcast.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -14,27 +13,27 @@ from torch import Tensor
 
 from lazygnn.history.codec import Codec, Parts
 
-# rows of a store that are looked at together
+# rows of a store that are copied together
 _BLOCK = 65_536
 
 
 class Located(NamedTuple):
-    """Rows that lie on the compute device."""
+    """Rows on the compute device."""
 
     table: Tensor  # [M, C]
-    rows: Tensor | None  # those that are meant; None stands for all of them, in order
+    rows: Tensor | None  # indices of the rows; None for all of them, in order
 
 
 class Store(ABC):
     """Rows of numbers, read and written by row index; indices are distinct and never changed in place.
 
     Args:
-        parts: The tensors that keep all rows, laid out by the codec.
-        codec: How a row is kept.
-        device: The compute device, where rows are handed out and taken from.
+        parts: The tensors that store all rows, laid out by the codec.
+        codec: How a row is stored.
+        device: The compute device, which reads and writes rows.
 
     Attributes:
-        copies_at_once: Whether what was written may be changed as soon as `write` returns.
+        copies_at_once: Whether values may be changed as soon as `write` of them returns.
     """
 
     copies_at_once = False
@@ -47,66 +46,48 @@ class Store(ABC):
 
     @abstractmethod
     def read(self, rows: Tensor) -> Tensor:
-        """A copy of these rows on the compute device, in the compute dtype."""
+        """Returns a copy of these rows on the compute device, in the compute dtype."""
 
     @abstractmethod
     def write(self, rows: Tensor, values: Tensor) -> None:
         """Overwrites these rows; a later `read` sees them."""
 
     def locate(self, rows: Tensor) -> Located:
-        """Where these rows can be read before anything is written; a copy, in place of `read`, or where they lie."""
+        """Returns where these rows can be read until the next write, instead of `read`: a copy, or the table itself."""
         return Located(self.read(rows), None)
 
     def writable(self) -> Tensor | None:
-        """All rows, to be written now in place of `write`; `None` where it takes more than that."""
+        """Returns the table of all rows, to be written instead of `write`; `None` if that is not enough."""
         return None
 
     def read_columns(self, columns: Tensor) -> Tensor:
-        """A copy of some columns of all rows in host memory, in float32 at least, made block by block."""
+        """Copies some columns of all rows to host memory, in float32 at least, block by block."""
         dtype = torch.promote_types(self.codec.compute_dtype, torch.float32)
         blocks = torch.arange(self.num_rows, device=self.device).split(_BLOCK)
         return torch.cat([self.read(rows).cpu()[:, columns].to(dtype) for rows in blocks])
 
     def prefetch(self, rows: Tensor) -> None:  # noqa: B027
-        """Says that these very `rows` are read soon; changes nothing but the time that takes."""
-
-    def stage(self, rows: Tensor) -> None:  # noqa: B027
-        """Prepares a step that reads these `rows` and is replayed, see `staged`; called before every replay."""
-
-    def announce(self, rows: Tensor | None) -> None:  # noqa: B027
-        """Says, before that step, which rows the one after it reads; `None` where there is no telling."""
-
-    def advance(self) -> None:  # noqa: B027
-        """Says that the step has been taken, or is on its way."""
-
-    def staged(self, rows: Tensor) -> AbstractContextManager[None]:  # noqa: ARG002
-        """A step that reads these `rows`, taken now or captured; what it writes must not change before its end."""
-        return nullcontext()
-
-    @property
-    def num_moves(self) -> int:
-        """Changes when steps that were captured must be captured anew, since what they read has moved."""
-        return 0
+        """Announces that this very tensor of `rows` is read soon; changes nothing but the time that takes."""
 
     def flush(self) -> None:  # noqa: B027
-        """Waits until all writes have landed."""
+        """Waits until all writes are done."""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes kept."""
+        """Bytes of the stored rows."""
         return sum(part.nbytes for part in self.parts.values())
 
     def state(self) -> dict[str, Tensor]:
-        """The live tensors that hold all rows, all writes landed."""
+        """Returns the live tensors that store all rows, after all writes."""
         self.flush()
         return self.parts
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Copies what `state` gave into this store."""
+        """Copies the tensors of `state` into this store."""
         own = self.state()
         check_state(own, state)
         for name, part in own.items():
-            # rows that lie apart from each other are copied by way of the device, which need not have room for all
+            # rows with padding are copied by way of the device, which may be too small for all of them
             for mine, given in zip(part.split(_BLOCK), state[name].split(_BLOCK), strict=True):
                 mine.copy_(given)
 

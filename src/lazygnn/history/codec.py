@@ -1,4 +1,4 @@
-"""How a row is kept: as it is, in fewer bits, or as int8 with a scale of its own."""
+"""How a row is stored: as it is, in fewer bits, or as int8 with a scale for each row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# one row is kept in one tensor, or in two: what they are called and what they hold for the rows at hand
+# rows are stored in one tensor or in two, by name
 Parts = dict[str, Tensor]
 Layout = dict[str, tuple[tuple[int, ...], torch.dtype]]
 
@@ -16,14 +16,14 @@ _LARGEST = 127
 
 @dataclass(frozen=True)
 class Codec:
-    """Turns rows into what is kept and back.
+    """Encodes rows for a store and decodes them.
 
     With `torch.int8` a row is rounded to the nearest of 255 levels between plus and minus its largest entry, so no
-    entry is off by more than 1/254 of that; the float32 width of a level is kept beside it.
+    entry is off by more than 1/254 of that. The float32 width of a level is stored for each row.
 
     Args:
-        dtype: Type the rows are kept in.
-        compute_dtype: Type the rows are handed out in.
+        dtype: Type of the stored rows.
+        compute_dtype: Type of the rows that are read.
     """
 
     dtype: torch.dtype
@@ -37,17 +37,17 @@ class Codec:
             raise ValueError(f"`compute_dtype` must be a floating-point type, got {self.compute_dtype}")
 
     def layout(self, num_rows: int, channels: int) -> Layout:
-        """Name, shape and type of the tensors that keep `num_rows` rows."""
+        """Returns name, shape and type of the tensors that store `num_rows` rows."""
         rows: Layout = {"rows": ((num_rows, channels), self.dtype)}
         return rows | {"scale": ((num_rows,), torch.float32)} if self.dtype == torch.int8 else rows
 
     def encode(self, values: Tensor) -> Parts:
-        """What is kept of these rows; shares their memory where nothing has to change."""
+        """Returns the tensors to store; shares the memory of `values` where nothing has to change."""
         values = values.detach()
         return _quantize(values) if self.dtype == torch.int8 else {"rows": values.to(self.dtype)}
 
     def decode(self, parts: Mapping[str, Tensor]) -> Tensor:
-        """The rows again, in the compute dtype."""
+        """Returns the rows in the compute dtype."""
         rows = parts["rows"]
         if self.dtype == torch.int8:
             rows = rows * parts["scale"].unsqueeze(1)

@@ -1,6 +1,6 @@
-"""Rows read and written where they lie, at once: the fastest way while they fit on the compute device.
+"""Rows read and written in place: the fastest tier, for rows that fit on the compute device.
 
-On a CPU this serves the rows in host memory and on disk as well, since there is nothing to copy them to.
+On a CPU it also serves rows in host memory and on disk, which need no copy.
 """
 
 from torch import Tensor
@@ -25,11 +25,11 @@ class DeviceStore(Store):
         self._scatter(rows.to(here), self.codec.encode(values.to(here)))
 
     def locate(self, rows: Tensor) -> Located:
-        """Where they lie, unless they have to be decoded."""
+        """Returns the whole table and the rows in it, unless rows have to be decoded."""
         table = self.parts["rows"]
         return Located(table, rows.to(table.device)) if table.is_floating_point() else super().locate(rows)
 
     def writable(self) -> Tensor | None:
-        """The tensor of rows, unless there is another beside it."""
+        """Returns the tensor of rows, unless rows are kept in more than one tensor."""
         table = self.parts["rows"]
         return table if table.is_floating_point() else None

@@ -1,6 +1,6 @@
-"""Rows in files that are mapped into memory, for histories larger than host memory.
+"""Rows in memory-mapped files, for histories larger than host memory.
 
-The files are sparse: they take room on the disk as rows are written, so room is looked for when they are made.
+The files are sparse and grow as rows are written, so free disk space is checked when they are created.
 """
 
 import math
@@ -14,11 +14,11 @@ from lazygnn.history.codec import Layout, Parts
 
 
 class HistoryFileError(OSError):
-    """The file of a history cannot be made."""
+    """The file of a history cannot be created."""
 
 
 def map_files(layout: Layout, folder: Path, name: str) -> Parts:
-    """Zeros in new files `<folder>/<name>.<part>`, one for each part; an old file of that name is removed."""
+    """Creates files of zeros, `<folder>/<name>.<part>` for each part; an old file of that name is removed."""
     parts = {}
     for part, (shape, dtype) in layout.items():
         path, num_bytes = folder / f"{name}.{part}", math.prod(shape) * dtype.itemsize
@@ -28,14 +28,14 @@ def map_files(layout: Layout, folder: Path, name: str) -> Parts:
             raise
         except (OSError, RuntimeError) as error:
             raise HistoryFileError(
-                f"cannot make {path} of {num_bytes} bytes: {error}; choose another folder"
+                f"cannot create {path} of {num_bytes} bytes: {error}; choose another folder"
             ) from error
     return parts
 
 
 def _map_file(path: Path, shape: tuple[int, ...], dtype: torch.dtype, num_bytes: int) -> Tensor:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # who still reads an old file keeps it; overwriting would change it under them
+    # a process that still reads the old file keeps it; overwriting would change its contents
     path.unlink(missing_ok=True)
     free = shutil.disk_usage(path.parent).free - _promised(path.parent)
     if num_bytes > free:
@@ -49,6 +49,6 @@ def _map_file(path: Path, shape: tuple[int, ...], dtype: torch.dtype, num_bytes:
 
 
 def _promised(folder: Path) -> int:
-    """Bytes that the sparse files of this folder may still take."""
+    """Returns the bytes that the sparse files of this folder may still need."""
     stats = [path.stat() for path in folder.iterdir() if path.is_file()]
     return sum(max(0, stat.st_size - 512 * stat.st_blocks) for stat in stats)

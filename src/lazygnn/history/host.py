@@ -1,7 +1,7 @@
-"""Rows in host memory, or behind a memory map, for a compute device that has no room for them.
+"""Rows in host memory, or in memory-mapped files, for a compute device that is too small for them.
 
-One thread does all that touches the rows, in the order it was asked for, so a read sees every write before it. What was
-prefetched before a write is corrected on the device, from the values that were written: neither waits for the other.
+One thread does all reads and writes of the rows, in order, so a read sees every write before it. Rows prefetched before
+a write are corrected on the device, from the values that were written: neither waits for the other.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from lazygnn.history.base import Store
 from lazygnn.history.codec import Codec, Parts
 from lazygnn.history.transfer import Transfer, Wait
 
-# how many prefetches may be under way, and how many writes may overtake one before it is given up
+# how many prefetches may be under way, and how many writes may overtake one before it is dropped
 AHEAD = 2
 
 
@@ -32,11 +32,11 @@ class HostStore(Store):
     """Moves rows between the host and the device in the background.
 
     Args:
-        parts: The tensors that keep all rows, in host memory.
-        codec: How a row is kept.
+        parts: The tensors that store all rows, in host memory.
+        codec: How a row is stored.
         device: The compute device.
         transfer: Makes the copies.
-        worker: Runs one thing at a time, first come, first served.
+        worker: Runs one call at a time, in order.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class HostStore(Store):
         self._writes.append(self._worker.submit(self._land, ids, dict(zip(parts, staged, strict=True)), wait))
 
     def flush(self) -> None:
-        """Waits for the thread to come to rest; what was prefetched is given up."""
+        """Waits until the thread is idle; prefetched rows are dropped."""
         self._fetches.clear()
         self._worker.submit(lambda: None).result()
         self._raise_failures()
@@ -110,12 +110,12 @@ class HostStore(Store):
 
 
 def _key(rows: Tensor) -> tuple[object, ...]:
-    # two slices of one tensor are two objects over the same memory; comparing their contents would wait for the device
+    # two slices of one tensor are two objects over the same memory; comparing their contents would synchronize
     return rows.data_ptr(), rows.shape, rows.stride()
 
 
 def _replace(values: Tensor, rows: Tensor, written: Tensor, newer: Tensor, num_rows: int) -> Tensor:
-    """`values` of `rows`, with what was `written` since in place of what is outdated; does not wait for the device."""
+    """Returns `values` of `rows` with those `written` since replaced; does not synchronize with the device."""
     if len(written) == 0:
         return values
     place = torch.full((num_rows,), -1, dtype=torch.int32, device=rows.device)

@@ -1,12 +1,10 @@
 """Rows in page-locked host memory, which an accelerator reads and writes over the bus by itself.
 
-No thread takes part, so a pass over such rows can be captured in a CUDA graph. A step that is replayed finds its rows
-on a shelf, and gathers those of the step after it as soon as its own are written, beside the backward pass. Rows lie a
-multiple of 16 bytes apart; else it takes half as long again to gather them.
+No thread takes part, so a pass over such rows can be captured in a CUDA graph. Rows start a multiple of 16 bytes apart;
+otherwise gathering them takes 1.5 times as long.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +14,6 @@ from lazygnn import ops
 from lazygnn.history.base import Located
 from lazygnn.history.codec import Codec, Layout, Parts
 from lazygnn.history.device import DeviceStore
-from lazygnn.history.shelf import Shelf, gather, is_same, make_room
 
 _BYTES = 16
 
@@ -30,146 +27,104 @@ class _Fetch:
 
 
 class PinnedStore(DeviceStore):
-    """Gathers and scatters in place, over the bus; what is prefetched is gathered beside the computation.
+    """Gathers and scatters in place, over the bus; prefetched rows are gathered beside the computation.
 
     Args:
         parts: From `map_pinned`.
-        codec: How a row is kept.
+        codec: How a row is stored.
         device: The compute device.
-    """
 
-    copies_at_once = False
+    Attributes:
+        stream: The CUDA stream of what runs beside the computation.
+        version: Grows with every write and load, so that a copy of rows is known to be outdated.
+    """
 
     def __init__(self, parts: Parts, codec: Codec, device: torch.device) -> None:
         super().__init__(parts, codec, device)
-        self._stream = torch.cuda.Stream(device)
+        self.stream = torch.cuda.Stream(device)
+        self.version = 0
         self._fetch: _Fetch | None = None
-        self._shelf = Shelf(parts, device)
-        # within a step that is replayed: its rows, until it has written
-        self._is_replayed = False
-        self._shelved: Tensor | None = None
-        # what the stream still reads, so that no other tensor takes its memory
-        self._lent: list[Tensor] = []
 
     def prefetch(self, rows: Tensor) -> None:
-        """Starts to gather these rows, in place of what was prefetched before, unless they are on the shelf."""
-        if is_same(self._shelved, rows):
-            return
+        """Starts to gather these rows, in place of what was prefetched before."""
         current = torch.cuda.current_stream(self.device)
         # made on the current stream, which waits for the gathering before it reads or frees them
-        room = make_room(self.parts, len(rows))
-        self._settle()
-        self._stream.wait_stream(current)
-        with torch.cuda.stream(self._stream):
-            gather(self.parts, rows, room)
-            self._fetch = _Fetch(rows, room, self._stream.record_event())
+        parts = self.allocate(len(rows))
+        self.flush()
+        self.stream.wait_stream(current)
+        with torch.cuda.stream(self.stream):
+            self.gather(rows, parts)
+            self._fetch = _Fetch(rows, parts, self.stream.record_event())
 
     def read(self, rows: Tensor) -> Tensor:
-        """Takes what was prefetched or is on the shelf, or gathers now."""
+        """Takes what was prefetched, or gathers now."""
         parts = self._take(rows)
         if parts is None:
-            parts = make_room(self.parts, len(rows))
-            gather(self.parts, rows.to(self.device), parts)
-        values = self.codec.decode(parts)
-        # what is handed out must not change with the shelf
-        shared = is_same(self._shelved, rows) and values is parts["rows"]
-        return make_room(self.parts, len(rows))["rows"].copy_(values) if shared else values
+            parts = self.allocate(len(rows))
+            self.gather(rows.to(self.device), parts)
+        return self.codec.decode(parts)
 
     def locate(self, rows: Tensor) -> Located:
-        """As `read`, but what is on the shelf is read there."""
+        """Returns a copy, as `read` does; what was prefetched keeps its type."""
         taken = self._take(rows) if self.parts["rows"].is_floating_point() else None
         return Located(self.read(rows) if taken is None else taken["rows"], None)
 
     def write(self, rows: Tensor, values: Tensor) -> None:
-        """Scatters; what was prefetched is outdated."""
-        if self._is_replayed:
-            self._write_aside(rows, values)
-            return
-        self._settle()
-        self._shelf.forget()
+        """Scatters on the current stream; what was prefetched is outdated."""
+        self.flush()
+        self.version += 1
         super().write(rows, values)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Copies what `state` gave into this store; what is on the shelf is outdated."""
-        self._settle()
-        self._shelf.forget()
+        """Copies the tensors of `state` into this store."""
+        self.version += 1
         super().load(state)
 
-    def stage(self, rows: Tensor) -> None:
-        """Lays these rows on the shelf, unless they were announced before the last step."""
-        self._settle()
-        self._shelf.stage(rows)
-
-    def announce(self, rows: Tensor | None) -> None:
-        """Says which rows the step gathers for the one after it."""
-        self._shelf.announce(rows)
-
-    def advance(self) -> None:
-        """Says that the step was taken."""
-        self._shelf.advance()
-
-    @contextmanager
-    def staged(self, rows: Tensor) -> Iterator[None]:
-        """Reads from the shelf and writes beside the computation; both are done when the step ends."""
-        self._is_replayed, self._shelved = True, rows
-        try:
-            yield
-            if self._shelved is not None:
-                # nothing was written, but what comes next is awaited
-                self._shelf.refill()
-            self._settle()
-        finally:
-            self._is_replayed, self._shelved = False, None
-
-    @property
-    def num_moves(self) -> int:
-        """How often the shelf has moved."""
-        return self._shelf.num_moves
+    def flush(self) -> None:
+        """Lets the current stream wait for the prefetched rows, which are dropped."""
+        if self._fetch is not None:
+            torch.cuda.current_stream(self.device).wait_event(self._fetch.arrived)
+            self._fetch = None
 
     def writable(self) -> Tensor | None:
-        """Nothing: a kernel that also computes uses the bus badly."""
+        """Returns `None`: a kernel that also computes uses the bus badly."""
         return None
 
     @property
     def num_bytes(self) -> int:
-        """Bytes kept, and those between the rows."""
+        """Bytes of the stored rows and of the padding between them."""
         return sum(part.untyped_storage().nbytes() for part in self.parts.values())
+
+    def allocate(self, num_rows: int) -> Parts:
+        """Returns uninitialized device memory for so many rows."""
+        return {name: ops.far_rows(part).room(num_rows, part) for name, part in self.parts.items()}
+
+    def gather(self, rows: Tensor, out: Parts, count: Tensor | None = None) -> None:
+        """Copies rows, as they are stored, into memory from `allocate`.
+
+        With a `count` on the device, rows after the first `count` are undefined.
+        """
+        for name, part in self.parts.items():
+            ops.far_rows(part).gather(part, rows, out[name], count)
 
     def _scatter(self, rows: Tensor, parts: Mapping[str, Tensor]) -> None:
         for name, part in self.parts.items():
             ops.far_rows(part).scatter(part, rows, parts[name])
 
-    def _write_aside(self, rows: Tensor, values: Tensor) -> None:
-        """Scatters on the other stream, and gathers there what the next step reads."""
-        self._settle()
-        self._shelved, self._lent = None, [rows, values]
-        # which has also read what is on the shelf when it comes this far
-        self._stream.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(self._stream):
-            super().write(rows, values)
-            self._shelf.refill()
-
     def _take(self, rows: Tensor) -> Parts | None:
-        """What is on the shelf or was prefetched, if these are the rows."""
-        if is_same(self._shelved, rows):
-            return self._shelf.first(len(rows))
+        """Takes what was prefetched, if these are the rows."""
         fetch = self._fetch
-        self._settle()
+        self.flush()
         return fetch.parts if fetch is not None and is_same(fetch.rows, rows) else None
 
-    def _settle(self) -> None:
-        """Lets the current stream wait for the other."""
-        current = torch.cuda.current_stream(self.device)
-        if self._fetch is not None:
-            current.wait_event(self._fetch.arrived)
-            self._fetch = None
-        if self._lent:
-            current.wait_stream(self._stream)
-            self._lent = []
+
+def is_same(one: Tensor | None, other: Tensor) -> bool:
+    """Whether these are the same indices in the same memory; comparing their contents would synchronize."""
+    return one is not None and (one.data_ptr(), one.shape) == (other.data_ptr(), other.shape)
 
 
 class _Span:
-    """Page-locked bytes in the form in which CUDA libraries hand memory to each other."""
+    """Page-locked bytes as an object of the CUDA array interface."""
 
     def __init__(self, memory: Tensor) -> None:
         # whoever reads the bytes keeps this object, and this object keeps the memory
@@ -184,18 +139,18 @@ class _Span:
 
 
 def map_pinned(layout: Layout, device: torch.device) -> Parts:
-    """Zeros in page-locked host memory, one tensor for each part, as the device sees them."""
+    """Allocates zeros in page-locked host memory, one tensor for each part, addressed as device memory."""
     parts = {}
     for name, (shape, dtype) in layout.items():
         memory = torch.zeros(_apart(shape, dtype), dtype=dtype, pin_memory=True)
-        seen = torch.as_tensor(_Span(memory), device=device).view(dtype).view(memory.shape)
-        assert seen.data_ptr() == memory.data_ptr()
-        parts[name] = seen[..., : shape[-1]]
+        mapped = torch.as_tensor(_Span(memory), device=device).view(dtype).view(memory.shape)
+        assert mapped.data_ptr() == memory.data_ptr()
+        parts[name] = mapped[..., : shape[-1]]
     return parts
 
 
 def _apart(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[int, ...]:
-    """The shape with rows of a multiple of 16 bytes; single numbers stay together."""
+    """Returns the shape with rows padded to a multiple of 16 bytes; a part of one number a row stays dense."""
     if len(shape) == 1:
         return shape
     unit = _BYTES // dtype.itemsize

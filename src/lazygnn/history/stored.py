@@ -4,8 +4,7 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from types import ModuleType
 
 import torch
@@ -25,6 +24,7 @@ class StoredHistory(History):
         inputs: Keeps the inputs they came from, for a warm start that asks for them.
 
     Attributes:
+        stores: The stores by kind; a replayed step puts others in their place for as long as it takes.
         measure: Whether `start` measures for `drift_norm`; costs a pass over the targets.
     """
 
@@ -32,8 +32,7 @@ class StoredHistory(History):
         if warm.keeps_inputs != (inputs is not None):
             raise ValueError(f"{warm} {'needs' if warm.keeps_inputs else 'takes no'} store for its inputs")
         self.warm = warm
-        self.values = values
-        self.inputs = inputs
+        self.stores: dict[str, Store] = {"values": values} | ({} if inputs is None else {"inputs": inputs})
         self.measure = False
         # step of the last push, -1 before the first; on the compute device, so that a push waits for nothing
         self.pushed = torch.full((values.num_rows,), -1, dtype=torch.int32, device=values.device)
@@ -45,42 +44,24 @@ class StoredHistory(History):
         # squared norms of the drift and of the inputs it is measured against
         self._norms = torch.zeros(2, device=values.device)
 
-    def prefetch(self, nodes: Tensor, num_targets: int) -> None:
-        """Asks for what `start` reads."""
-        for store, rows in self._reads(nodes, num_targets):
-            store.prefetch(rows)
-
-    def stage(self, nodes: Tensor, num_targets: int) -> None:
-        """Prepares a pass over these `nodes` that is replayed, see `staged`; called before every replay."""
-        for store, rows in self._reads(nodes, num_targets):
-            store.stage(rows)
-
-    def announce(self, nodes: Tensor | None, num_targets: int = 0) -> None:
-        """Says, before that pass, which nodes the one after it reads; `None` where there is no telling."""
-        if nodes is None:
-            for store in self._stores().values():
-                store.announce(None)
-        else:
-            for store, rows in self._reads(nodes, num_targets):
-                store.announce(rows)
-
-    def advance(self) -> None:
-        """Says that the pass has been made, or is on its way."""
-        for store in self._stores().values():
-            store.advance()
-
-    @contextmanager
-    def staged(self, nodes: Tensor, num_targets: int) -> Iterator[None]:
-        """A step with a pass over these `nodes`, taken now or captured; what is pushed must not change in it."""
-        with ExitStack() as stack:
-            for store, rows in self._reads(nodes, num_targets):
-                stack.enter_context(store.staged(rows))
-            yield
+    @property
+    def values(self) -> Store:
+        """The store of the results of passes."""
+        return self.stores["values"]
 
     @property
-    def num_moves(self) -> int:
-        """Changes when steps that were captured must be captured anew, since what they read has moved."""
-        return sum(store.num_moves for store in self._stores().values())
+    def inputs(self) -> Store | None:
+        """The store of the inputs they came from, where the warm start asks for them."""
+        return self.stores.get("inputs")
+
+    def prefetch(self, nodes: Tensor, num_targets: int) -> None:
+        """Asks for what `start` reads."""
+        for kind, rows in self.reads(nodes, num_targets).items():
+            self.stores[kind].prefetch(rows)
+
+    def reads(self, nodes: Tensor, num_targets: int) -> dict[str, Tensor]:
+        """Returns the rows of each store that a pass over these nodes starts from."""
+        return dict(zip(self.stores, (nodes, nodes[:num_targets]), strict=False))
 
     def start(
         self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
@@ -125,20 +106,15 @@ class StoredHistory(History):
         self._rows_pushed += len(targets)
         self._complete = self._complete or self._covers_all(len(targets))
 
-    def mark_complete(self) -> None:
-        """Says that every row has been written, which spares later passes the question."""
-        self._complete = True
-
     @property
     def copies_at_once(self) -> bool:
         """Whether every store copies at once."""
-        return all(store.copies_at_once for store in self._stores().values())
+        return all(store.copies_at_once for store in self.stores.values())
 
     @property
-    def capturable(self) -> bool:
-        """Whether passes can be captured in a CUDA graph: every row is written, and lies where it is used."""
-        parts = [part for store in self._stores().values() for part in store.parts.values()]
-        return self._complete and all(part.is_cuda for part in parts)
+    def complete(self) -> bool:
+        """Whether every row has been written."""
+        return self._complete
 
     @property
     def prefetches(self) -> bool:
@@ -166,11 +142,11 @@ class StoredHistory(History):
     @property
     def num_bytes(self) -> int:
         """Bytes of the stored rows."""
-        return sum(store.num_bytes for store in self._stores().values())
+        return sum(store.num_bytes for store in self.stores.values())
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that must survive for training to go on as if it had never stopped; the rows are live, not copies."""
-        state = {f"{kind}.{name}": t for kind, store in self._stores().items() for name, t in store.state().items()}
+        state = {f"{kind}.{name}": t for kind, store in self.stores.items() for name, t in store.state().items()}
         complete = torch.tensor(int(self._complete))
         return state | {
             "pushed": self.pushed,
@@ -182,7 +158,7 @@ class StoredHistory(History):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Takes over what `state_dict` gave."""
         check_state(self.state_dict(), state)
-        for kind, store in self._stores().items():
+        for kind, store in self.stores.items():
             store.load({name: state[f"{kind}.{name}"] for name in store.parts})
         self.pushed.copy_(state["pushed"])
         self._norms.copy_(state["norms"])
@@ -203,21 +179,14 @@ class StoredHistory(History):
 
     def _push_at_once(self, targets: Tensor, values: Tensor, fresh: Tensor) -> bool:
         """Writes everything with one kernel, if there is one for it."""
-        tables = [table for store in self._stores().values() if (table := store.writable()) is not None]
-        new = [values, fresh][: len(self._stores())]
+        tables = [table for store in self.stores.values() if (table := store.writable()) is not None]
+        new = [values, fresh][: len(self.stores)]
         kernels = ops.history_rows(*tables, *new) if len(tables) == len(new) else None
         if kernels is None:
             return False
         pairs = list(zip(tables, new, strict=True))
         kernels.scatter(targets.to(self.pushed.device), pairs, self.pushed, self.num_pushes)
         return True
-
-    def _stores(self) -> dict[str, Store]:
-        return {"values": self.values} | ({} if self.inputs is None else {"inputs": self.inputs})
-
-    def _reads(self, nodes: Tensor, num_targets: int) -> list[tuple[Store, Tensor]]:
-        """The rows of every store that a pass starts from."""
-        return list(zip(self._stores().values(), (nodes, nodes[:num_targets]), strict=False))
 
     def _known(self, nodes: Tensor) -> Tensor:
         return (self.pushed[nodes.to(self.pushed.device)] >= 0).unsqueeze(1)  # [F, 1]

@@ -12,15 +12,15 @@ Wait = Callable[[], None]
 
 
 class Transfer(ABC):
-    """Starts copies and gives a way to wait for them."""
+    """Starts copies and returns a function that waits for them."""
 
     @abstractmethod
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Host memory to copy from."""
+        """Allocates host memory to copy from."""
 
     @abstractmethod
     def to_host(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Wait]:
-        """Starts copies to the host of what the compute stream has made of `tensors`; the host waits for them."""
+        """Starts copies to the host, after the compute stream has computed `tensors`; the host waits for them."""
 
     @abstractmethod
     def to_device(self, parts: Parts) -> tuple[Parts, Wait]:
@@ -30,8 +30,8 @@ class Transfer(ABC):
 class CudaTransfer(Transfer):
     """Copies through pinned memory, on one stream for each direction.
 
-    Who frees a buffer need not ask what still copies: torch hands pinned memory out again after the copies that use
-    it, and device memory after the streams it was recorded on.
+    A buffer may be freed during a copy: torch reuses pinned memory after the copies that use it, and device memory
+    after the streams that it was recorded on.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -40,11 +40,11 @@ class CudaTransfer(Transfer):
         self._up = torch.cuda.Stream(device)
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Pinned memory."""
+        """Allocates pinned memory."""
         return torch.empty(shape, dtype=dtype, pin_memory=True)
 
     def to_host(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Wait]:
-        """Copies once the current stream has come this far."""
+        """Copies after all that the current stream was given before."""
         # a thread that waits for this event sleeps instead of spinning
         arrived = torch.cuda.Event(blocking=True)
         self._down.wait_stream(torch.cuda.current_stream(self.device))

@@ -10,7 +10,7 @@ from lazygnn.training.metrics import find_metric, score
 
 @torch.no_grad()
 def infer(model: Model, graph: Graph) -> Tensor:
-    """Outputs of every node in evaluation mode, [N, C]."""
+    """Returns the outputs of every node in evaluation mode, [N, C]."""
     check_graph(graph)
     was_training = model.training
     model.train(False)
@@ -23,13 +23,13 @@ def infer(model: Model, graph: Graph) -> Tensor:
 
 
 def _release(model: Model, graph: Graph) -> None:
-    # training and inference ask for blocks of other sizes; a graph in host memory says that the device is small
+    # training and inference allocate blocks of different sizes; a graph in host memory means that the device is small
     if model.device.type == "cuda" and graph.device.type == "cpu":
         torch.cuda.empty_cache()
 
 
 def evaluate(model: Model, graph: Graph, metric: str = "auto") -> dict[str, float]:
-    """The score on every split of the graph, as fractions."""
+    """Returns the score on every split of the graph, as fractions."""
     check_graph(graph)
     _, function = find_metric(metric, graph.task)
     return score(function, infer(model, graph), graph.y, graph.masks)

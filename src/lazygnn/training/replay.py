@@ -1,128 +1,184 @@
-"""Training steps as CUDA graphs: a batch that comes again is replayed as a whole instead of launched kernel by kernel.
+"""The owner of all that replaying training steps as CUDA graphs takes.
 
-A step reads its batch where it lies and changes weights, optimizer, histories and the random state in place, so a
-replay is a step like any other. Nothing is run for the sake of capturing: the first visit of a batch is an ordinary
-step, which compiles, measures and caches what a capture must find done, and capturing itself runs nothing.
+Before a step, its features and stored rows are staged: copied to the memory that its graph reads. The next batch is
+announced, so that the step gathers the rows of that batch once its own are written, beside the backward pass.
 """
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache, partial
-from weakref import WeakSet
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch
-from lazygnn.errors import ConfigError
+from lazygnn.history import StoredHistory
+from lazygnn.history.pinned import PinnedStore
+from lazygnn.ops import to_be_replayed
+from lazygnn.training.capture import Capture, CapturedSteps, CudaCapture
+from lazygnn.training.inputs import StepInputs
+from lazygnn.training.shelf import ShelvedStore
 
-Replay = Callable[[], object]
-Capture = Callable[[Callable[[], None]], Replay]
+Step = Callable[[Batch], Tensor]
 
 
-class GraphedStep:
-    """Takes the first step on a batch as it is and replays all later ones.
-
-    Graphs share their memory. That is safe because nothing in it outlives a replay: the loss is copied out, and
-    gradients are let go.
+class Replay:
+    """Takes training steps; those on batches that the loader returns again are replayed.
 
     Args:
-        step: Trains on a batch and gives its loss; depends on nothing that changes between two visits but tensors.
+        step: Trains on a batch on the device and returns its loss; what is captured.
+        plain_step: Takes a step that cannot be replayed, on a batch anywhere.
         optimizer: The one that `step` uses; its learning rate is a tensor.
-        make_capture: Makes what makes a replay of a function; a `CudaCapture`.
+        histories: The histories that a step reads and writes.
+        device: The GPU.
+        make_capture: Makes what captures a function; a `CudaCapture` by default.
     """
 
     def __init__(
-        self, step: Callable[[Batch], Tensor], optimizer: torch.optim.Optimizer, make_capture: Callable[[], Capture]
+        self,
+        step: Step,
+        plain_step: Step,
+        optimizer: torch.optim.Optimizer,
+        histories: Sequence[StoredHistory],
+        device: torch.device,
+        *,
+        make_capture: Callable[[], Capture] | None = None,
     ) -> None:
-        self._step, self._optimizer = step, optimizer
-        self._make_capture, self._capture = make_capture, make_capture()
-        # a batch that is never handed out again must not be kept alive
-        self._met: WeakSet[Batch] = WeakSet()
-        self._replays: dict[Batch, Replay] = {}
-        self._loss: Tensor | None = None
+        self._step, self._plain_step, self._optimizer = step, plain_step, optimizer
+        self._histories, self._device = histories, device
+        self._make_capture = partial(CudaCapture, optimizer, device) if make_capture is None else make_capture
+        # of the rows, when the graphs were captured
+        self._num_moves = 0
+        self._build()
 
-    def __call__(self, batch: Batch) -> Tensor:
-        """Takes one step and gives its loss."""
-        if self._loss is None or batch not in self._met:
-            self._met.add(batch)
-            loss = self._step(batch)
-            self._loss = torch.empty_like(loss) if self._loss is None else self._loss
-            return loss
-        if batch not in self._replays:
-            self._capture_all(self._loss)
-        self._replays[batch]()
-        return self._loss.clone()
+    def reset(self) -> None:
+        """Drops all graphs, and the memory that they use."""
+        self._rows.flush()
+        self._num_moves = 0
+        self._build()
 
-    def forget(self) -> None:
-        """Lets go of what was captured, so that it is captured anew, from where what a step reads lies now."""
-        if self._replays:
-            self._replays.clear()
-            # a pool of memory ends with the last of its graphs
-            self._capture = self._make_capture()
+    def step(self, batch: Batch, upcoming: Callable[[], Batch | None]) -> Tensor:
+        """Takes one step and returns its loss; `upcoming` returns the batch after this one, if it is known."""
+        if not batch.lasting:
+            return self._plain_step(batch)
+        if not self.is_steady(batch):
+            self._rows.flush()
+            # must not take more memory than the steps that are replayed
+            with to_be_replayed():
+                return self._plain_step(batch)
+        following = upcoming()
+        self._inputs.put(batch)
+        self._rows.stage(batch.nodes, batch.num_targets)
+        if following is None:
+            self._rows.announce(None)
+        else:
+            self._rows.announce(following.nodes, following.num_targets)
+        if self._rows.num_moves != self._num_moves:
+            self._num_moves = self._rows.num_moves
+            self._steps.forget()
+        loss = self._steps(batch)
+        self._rows.advance()
+        if following is not None:
+            self._inputs.fetch(following)
+        return loss
 
-    def _capture_all(self, loss: Tensor) -> None:
-        # the largest come first, so that the others fit in their memory
-        with _without_garbage_collection():
-            for batch in sorted(self._met, key=lambda batch: len(batch.x), reverse=True):
-                if batch not in self._replays:
-                    self._replays[batch] = self._capture(partial(self._body, batch, loss))
+    def is_steady(self, batch: Batch) -> bool:
+        """Whether a step on this batch is the same at every visit, except for the contents of tensors."""
+        # an empty tensor is never page-locked
+        if not all(tensor.is_cuda or tensor.is_pinned() for tensor in batch.tensors() if tensor.numel() > 0):
+            return False
+        return all(_is_capturable(history) and not history.measure for history in self._histories)
 
-    def _body(self, batch: Batch, loss: Tensor) -> None:
-        loss.copy_(self._step(batch))
-        self._optimizer.zero_grad()
+    def _build(self) -> None:
+        self._inputs, self._rows = StepInputs(self._device), StagedRows(self._histories)
+        self._steps = CapturedSteps(self._staged_step, self._optimizer, self._make_capture)
+
+    def _staged_step(self, batch: Batch) -> Tensor:
+        """Takes the step that is captured; nothing in it depends on the visit but the contents of tensors."""
+        with to_be_replayed():
+            # the copy is captured too
+            batch = self._inputs.bring(batch)
+            with self._rows.staged(batch.nodes, batch.num_targets):
+                return self._step(batch)
 
 
-class CudaCapture:
-    """Captures functions as CUDA graphs over one pool of memory.
+@dataclass(frozen=True)
+class _Entry:
+    history: StoredHistory
+    kind: str  # of the store that `shelved` takes the place of
+    shelved: ShelvedStore
 
-    Args:
-        optimizer: Steps as part of what is captured.
-        device: Where it is captured.
+
+class StagedRows:
+    """The rows that replayed steps read from histories in page-locked memory; others are read where they are.
+
+    Every step is `stage`, `announce`, the step itself within `staged` or a replay of it, `advance`.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-        self._optimizer = optimizer
-        self._pool = torch.cuda.graph_pool_handle()
-        self._stream = _stream(device)
+    def __init__(self, histories: Sequence[StoredHistory]) -> None:
+        self._entries = [
+            _Entry(history, kind, ShelvedStore(store))
+            for history in histories
+            for kind, store in history.stores.items()
+            if isinstance(store, PinnedStore)
+        ]
 
-    def __call__(self, function: Callable[[], None]) -> Replay:
-        """What runs the kernels of `function` again."""
-        graph = torch.cuda.CUDAGraph()
-        # a loader's thread may wait for the device meanwhile
-        capturing = torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local")
-        try:
-            self._set_capturable(True)
-            with capturing:
-                function()
-        except RuntimeError as error:
-            reason = str(error).partition("\n")[0]
-            raise ConfigError(f"a step cannot be captured as a CUDA graph ({reason}); set `cuda_graphs=off`") from error
-        finally:
-            # torch warns where an optimizer that says so steps outside of a graph
-            self._set_capturable(False)
-        return graph.replay
+    def stage(self, nodes: Tensor, num_targets: int) -> None:
+        """Gathers what a pass over these nodes reads, unless it was announced before the last step."""
+        self.flush()
+        for entry, rows in self._reads(nodes, num_targets):
+            entry.shelved.shelf.fill(rows)
 
-    def _set_capturable(self, capturable: bool) -> None:
-        for group in self._optimizer.param_groups:
-            group["capturable"] = capturable
+    def announce(self, nodes: Tensor | None, num_targets: int = 0) -> None:
+        """Announces the nodes of the step after this one; `None` if unknown."""
+        if nodes is None:
+            for entry in self._entries:
+                entry.shelved.shelf.expect(None)
+        else:
+            for entry, rows in self._reads(nodes, num_targets):
+                entry.shelved.shelf.expect(rows)
+
+    @contextmanager
+    def staged(self, nodes: Tensor, num_targets: int) -> Iterator[None]:
+        """Wraps a step with passes over these nodes, taken now or captured; what is pushed must not change in it."""
+        with ExitStack() as stack:
+            for entry, rows in self._reads(nodes, num_targets):
+                stack.enter_context(_swapped(entry, rows))
+            yield
+
+    def advance(self) -> None:
+        """Records that the step was taken, or is on its way."""
+        for entry in self._entries:
+            entry.shelved.shelf.accept()
+
+    def flush(self) -> None:
+        """Lets the current stream wait for what a step that failed has left on other streams."""
+        for entry in self._entries:
+            entry.shelved.flush()
+
+    @property
+    def num_moves(self) -> int:
+        """Changes when captured steps must be captured again, since the rows have moved to other memory."""
+        return sum(entry.shelved.shelf.num_moves for entry in self._entries)
+
+    def _reads(self, nodes: Tensor, num_targets: int) -> list[tuple[_Entry, Tensor]]:
+        return [(entry, entry.history.reads(nodes, num_targets)[entry.kind]) for entry in self._entries]
 
 
-@cache
-def _stream(device: torch.device) -> torch.cuda.Stream:
-    """One for all captures: libraries keep tens of megabytes for every stream that they were ever called on."""
-    return torch.cuda.Stream(device)
+def _is_capturable(history: StoredHistory) -> bool:
+    """Whether a CUDA graph can capture passes: every row is written, and the device addresses all rows by itself."""
+    parts = [part for store in history.stores.values() for part in store.parts.values()]
+    return history.complete and all(part.is_cuda for part in parts)
 
 
 @contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Memory or a graph that is let go while another graph is captured spoils the capture."""
-    gc.collect()
-    enabled = gc.isenabled()
-    gc.disable()
+def _swapped(entry: _Entry, rows: Tensor) -> Iterator[None]:
+    """Lets a history read and write through the shelved store."""
+    stores = entry.history.stores
+    stores[entry.kind] = entry.shelved
     try:
-        yield
+        with entry.shelved.step(rows):
+            yield
     finally:
-        if enabled:
-            gc.enable()
+        stores[entry.kind] = entry.shelved.store

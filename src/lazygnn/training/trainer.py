@@ -1,15 +1,13 @@
 """The training loop: one for every method, full batch and mini-batch.
 
-It can stop after any batch and go on from there as if it had not: all it depends on is in `checkpoint` and `restore`.
+Training can stop after any batch and be resumed from `checkpoint` with the same results.
 """
 
 import logging
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,13 +17,13 @@ from lazygnn.batch import Batch, Loader
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError, ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph, check_num_nodes
-from lazygnn.history import StoredHistory, named_histories
+from lazygnn.history import named_histories
 from lazygnn.model import Model
-from lazygnn.ops import to_be_replayed
 from lazygnn.training.evaluation import evaluate
 from lazygnn.training.metrics import find_metric
+from lazygnn.training.optimizer import learning_rate, make_optimizer, set_lr
 from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision, widened
-from lazygnn.training.replay import CudaCapture, GraphedStep
+from lazygnn.training.replay import Replay
 from lazygnn.training.upload import Uploads
 
 logger = logging.getLogger(__name__)
@@ -33,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EpochReport:
-    """What is known after an epoch; scores and laziness only where the epoch was looked at."""
+    """The results of an epoch; scores and laziness only if they were computed after it."""
 
     epoch: int
     loss: float
@@ -54,10 +52,10 @@ class Best:
 
 @dataclass(frozen=True)
 class FitResult:
-    """How training ended; the model holds the best weights.
+    """The result of training; the model holds the best weights.
 
     Attributes:
-        seconds: Of training, in all epochs; evaluation is not counted.
+        seconds: Time of training in all epochs, without evaluation.
     """
 
     epochs: int
@@ -71,12 +69,12 @@ class Trainer:
 
     Args:
         model: Any model of the library, or one with the same few methods.
-        loader: Gives the batches of an epoch.
-        graph: What is evaluated; the graph the loader was made from.
-        options: Epochs, optimizer and the rest.
-        seed: Of the pass that fills the histories; all else draws from torch's global generator.
-        on_epoch: Told about every epoch.
-        on_batch: Called after every batch, when the trainer may be saved; what it raises ends the training.
+        loader: Returns the batches of an epoch.
+        graph: The graph to evaluate on, the one that the loader was made from.
+        options: Epochs, optimizer and the like.
+        seed: Seed of the pass that fills the histories; all else draws from torch's global generator.
+        on_epoch: Called after every epoch.
+        on_batch: Called after every batch, when the trainer may be saved; an exception ends the training.
     """
 
     def __init__(
@@ -94,13 +92,14 @@ class Trainer:
         if not isinstance(options, TrainerOptions):
             raise ConfigError(wrong_type("options", options, "give `config.trainer`, or `TrainerOptions(...)`"))
         find_metric(options.metric, graph.task)
-        # a graph without training nodes says so here, before any work is done
-        assert options.epochs == 0 or graph.num_train > 0
+        if options.epochs > 0:
+            # raises for a graph without training nodes, before any work is done
+            _ = graph.num_train
         self.model, self.loader, self.graph, self.options = model, loader, graph, options
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
-        self.optimizer = _make_optimizer(model.layer_parameters(), options)
+        self.optimizer = make_optimizer(model.layer_parameters(), options)
         self.histories = named_histories(model)
-        # a batch of parts cannot tell
+        # a batch of parts does not know the number of nodes of its graph
         for history in self.histories.values():
             check_num_nodes(history.values.num_rows, graph.num_nodes)
         self._device = next((p.device for p in model.parameters()), graph.device)
@@ -109,9 +108,7 @@ class Trainer:
                 f"this CPU takes {cost:.1f} times as long for products in bfloat16; set `precision=float32` for speed"
             )
         self._uploads = Uploads(self._device)
-        self._graphed = self._make_graphed()
-        # of the histories, as far as what was captured knows
-        self._num_moves = 0
+        self._replay = self._make_replay()
         self.epoch = 0
         self.num_batches = 0
         self.seconds = 0.0
@@ -120,7 +117,7 @@ class Trainer:
         self._epoch_seconds = 0.0
 
     def fit(self) -> FitResult:
-        """Trains to the end, then puts the best weights back."""
+        """Trains to the end, then restores the best weights."""
         self.run()
         return self.finish()
 
@@ -134,9 +131,10 @@ class Trainer:
                 self.on_epoch(report)
 
     def finish(self) -> FitResult:
-        """Puts the best weights back."""
-        # graphs hold the memory of a step
-        self._graphed = self._make_graphed()
+        """Restores the best weights and returns the result."""
+        if self._replay is not None:
+            # graphs hold the memory of a step
+            self._replay.reset()
         if self.best.weights:
             self.model.load_state_dict(self.best.weights)
         else:
@@ -144,7 +142,7 @@ class Trainer:
         return FitResult(self.epoch, self.best.epoch, self.best.scores, self.seconds)
 
     def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """All that training depends on, between two batches: tensors by name, and what goes into JSON."""
+        """Returns all that training depends on between two batches: tensors by name, and values for JSON."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
         for index, slots in self.optimizer.state_dict()["state"].items():
@@ -167,12 +165,13 @@ class Trainer:
         return tensors, state
 
     def restore(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Goes on from a checkpoint of a trainer that was built alike."""
+        """Resumes from a checkpoint of a trainer with the same configuration."""
         try:
             self.model.load_state_dict(_under("model.", tensors))
             self._restore_optimizer(_under("optimizer.", tensors))
-            # what was captured steps on tensors that the optimizer has let go
-            self._graphed = self._make_graphed()
+            if self._replay is not None:
+                # graphs update tensors that the optimizer has replaced
+                self._replay.reset()
             for name, history in self.histories.items():
                 history.load_state_dict(_under(f"history.{name}.", tensors))
             self.best = Best(state["best_epoch"], state["best_scores"], _under("best.", tensors))
@@ -194,7 +193,7 @@ class Trainer:
         self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": slots})
 
     def _fill_histories(self) -> None:
-        """A forward-only pass, so that no halo row is ever empty: dropout as in training, nothing else changed."""
+        """Runs a forward-only pass, so that no halo row is ever empty; it uses dropout and changes nothing else."""
         buffers = {name: value.clone() for name, value in self.model.named_buffers()}
         self.model.train(True)
         with torch.random.fork_rng():
@@ -206,18 +205,18 @@ class Trainer:
             value.copy_(buffers[name])
 
     def _run_epoch(self) -> EpochReport:
-        look = self._is_due(self.options.diagnose_every)
+        diagnose = self._is_due(self.options.diagnose_every)
         lr = learning_rate(self.options, self.epoch)
-        _set_lr(self.optimizer, lr)
-        for history in self._stored():
-            history.measure = look
+        set_lr(self.optimizer, lr)
+        for history in self.histories.values():
+            history.measure = diagnose
         self.model.train(True)
         self._train_batches()
         loss = float(torch.stack(self._losses).mean())
         if not math.isfinite(loss):
             raise FloatingPointError(f"the loss is {loss} in epoch {self.epoch + 1}; lower `lr` or set `clip_norm`")
         scores = self._evaluate() if self._is_due(self.options.eval_every) else None
-        laziness = self._diagnose() if look else None
+        laziness = self._diagnose() if diagnose else None
         self.epoch += 1
         self.seconds += self._epoch_seconds
         report = EpochReport(self.epoch, loss, self._epoch_seconds, lr, scores, laziness)
@@ -240,49 +239,23 @@ class Trainer:
         self._epoch_seconds += time.perf_counter() - started
 
     def _train_batch(self, batch: Batch) -> Tensor:
-        graphed = self._graphed if batch.lasting else None
-        if graphed is not None and self._is_steady(batch):
-            return self._replay(graphed, batch)
-        # a step that is looked at, and so not replayed, must not take more memory than those that are
-        with nullcontext() if graphed is None else to_be_replayed():
-            return self._step(self._uploads.take(batch), self._look_ahead)
+        if self._replay is None:
+            return self._plain_step(batch)
+        return self._replay.step(batch, self.loader.upcoming)
 
-    def _replay(self, graphed: GraphedStep, batch: Batch) -> Tensor:
-        """Takes a step as a graph does, which finds laid out what it reads and is told what the next one reads."""
-        stored, upcoming = self._stored(), self.loader.upcoming()
-        nodes, num_targets = (None, 0) if upcoming is None else (upcoming.nodes, upcoming.num_targets)
-        self._uploads.stage(batch)
-        for history in stored:
-            history.stage(batch.nodes, batch.num_targets)
-            history.announce(nodes, num_targets)
-        if (num_moves := sum(history.num_moves for history in stored)) != self._num_moves:
-            self._num_moves = num_moves
-            graphed.forget()
-        loss = graphed(batch)
-        for history in stored:
-            history.advance()
-        if upcoming is not None:
-            self._uploads.stage_next(upcoming)
-        return loss
+    def _plain_step(self, batch: Batch) -> Tensor:
+        return self._step(self._uploads.take(batch), self._prefetch_next)
 
-    def _replayed_step(self, batch: Batch) -> Tensor:
-        """What is captured: nothing in it depends on the visit but the contents of tensors."""
-        with to_be_replayed(), ExitStack() as stack:
-            # the copy is captured too; a graph has no other batch to prepare for
-            batch = self._uploads.bring(batch)
-            for history in self._stored():
-                stack.enter_context(history.staged(batch.nodes, batch.num_targets))
-            return self._step(batch, lambda: None)
-
-    def _step(self, batch: Batch, meanwhile: Callable[[], None]) -> Tensor:
+    def _step(self, batch: Batch, meanwhile: Callable[[], None] | None = None) -> Tensor:
         with product_precision(self.options.precision):
             self.optimizer.zero_grad()
-            # the transform does not need them yet; what was asked for in the step before is on its way already
-            for history in self._stored():
+            # the transform does not need these rows yet; rows prefetched in the step before are not fetched again
+            for history in self.histories.values():
                 history.prefetch(batch.nodes, batch.num_targets)
             with forward_precision(self.options.precision, self._device):
                 logits = self.model(batch)
-            meanwhile()
+            if meanwhile is not None:
+                meanwhile()
             loss = (batch.weight * self.graph.task.loss(widened(logits), batch.y)).sum()
             loss.backward()
             if self.options.clip_norm is not None:
@@ -291,46 +264,38 @@ class Trainer:
             self.optimizer.step()
         return loss.detach()
 
-    def _look_ahead(self) -> None:
-        """Lets the next batch come, and its rows, while this one is differentiated; what it wrote is already there."""
-        distant = [history for history in self._stored() if history.prefetches]
+    def _prefetch_next(self) -> None:
+        """Starts to copy the next batch and its rows during the backward pass; this batch's writes are launched."""
+        distant = [history for history in self.histories.values() if history.prefetches]
         if self._uploads.idle and not distant:
             return
         if (upcoming := self.loader.upcoming()) is not None:
-            upcoming = self._uploads.announce(upcoming)
+            upcoming = self._uploads.prefetch(upcoming)
             for history in distant:
                 history.prefetch(upcoming.nodes, upcoming.num_targets)
 
-    def _make_graphed(self) -> GraphedStep | None:
+    def _make_replay(self) -> Replay | None:
         if self.options.cuda_graphs == "off" or self._device.type != "cuda" or not self.model.replayable:
             return None
-        return GraphedStep(self._replayed_step, self.optimizer, partial(CudaCapture, self.optimizer, self._device))
-
-    def _is_steady(self, batch: Batch) -> bool:
-        """Whether a step on this batch is the same at every visit but for the contents of tensors."""
-        # what is empty lies nowhere
-        here = all(tensor.is_cuda or tensor.is_pinned() for tensor in batch.tensors() if tensor.numel() > 0)
-        return here and all(history.capturable and not history.measure for history in self._stored())
+        histories = list(self.histories.values())
+        return Replay(self._step, self._plain_step, self.optimizer, histories, self._device)
 
     def _evaluate(self) -> dict[str, float]:
         return evaluate(self.model, self.graph, self.options.metric)
 
     def _diagnose(self) -> dict[str, float] | None:
-        """How lazy the histories are: mean age, how far inputs moved between visits, error of the stored solution."""
-        stored = self._stored()
-        if not stored:
+        """Measures how lazy the histories are: mean age, drift of the inputs, error of the stored solution."""
+        if not self.histories:
             return None
+        stored = list(self.histories.values())
         found = {"mean_age": sum(history.mean_age() for history in stored) / len(stored)}
         drifts = [drift for history in stored if (drift := history.drift_norm()) is not None]
         if drifts:
             found["drift_norm"] = max(drifts)
         return found | self.model.diagnose(self.graph)
 
-    def _stored(self) -> list[StoredHistory]:
-        return [history for history in self.histories.values() if isinstance(history, StoredHistory)]
-
     def _keep_best(self, scores: dict[str, float]) -> None:
-        # without a validation split the last weights are the best that can be known
+        # without a validation split the last weights are kept
         if "val" not in scores or scores["val"] > self.best.scores.get("val", -math.inf):
             weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
             self.best = Best(self.epoch, scores, weights)
@@ -342,39 +307,6 @@ class Trainer:
     def _patience_is_over(self) -> bool:
         patience = self.options.patience
         return patience is not None and self.best.epoch > 0 and self.epoch - self.best.epoch >= patience
-
-
-def learning_rate(options: TrainerOptions, epoch: int) -> float:
-    """The learning rate of an epoch, counted from zero."""
-    if epoch < options.warmup_epochs:
-        return options.lr * (epoch + 1) / (options.warmup_epochs + 1)
-    if options.schedule == "constant":
-        return options.lr
-    length = max(options.epochs - options.warmup_epochs, 1)
-    return options.lr * (1 + math.cos(math.pi * (epoch - options.warmup_epochs) / length)) / 2
-
-
-def _make_optimizer(layers: list[list[nn.Parameter]], options: TrainerOptions) -> torch.optim.Optimizer:
-    spared = len(layers) if options.decay_layers is None else options.decay_layers
-    groups = [
-        {"params": [p for layer in layers[:spared] for p in layer], "weight_decay": options.weight_decay},
-        {"params": [p for layer in layers[spared:] for p in layer], "weight_decay": options.rest_weight_decay},
-    ]
-    groups = [group for group in groups if group["params"]]
-    kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
-    device = next((p.device for layer in layers for p in layer), torch.device("cpu"))
-    # a step that is captured looks its learning rate up; a method without weights still has a place to keep one
-    looked_up = device.type == "cuda" and options.cuda_graphs == "auto"
-    lr = torch.tensor(options.lr, device=device) if looked_up else options.lr
-    return kind(groups or [{"params": []}], lr=lr, fused=True)
-
-
-def _set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(lr)
-        else:
-            group["lr"] = lr
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
