@@ -6,9 +6,7 @@
 import hashlib
 import logging
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -18,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.errors import ConfigError
+from lazygnn.files import replaced
 from lazygnn.graph import Graph, check_graph
 from lazygnn.ops import Adjacency, row_chunks
 
@@ -297,13 +296,8 @@ def _check(order: np.ndarray, ptr: np.ndarray, num_nodes: int, num_parts: int) -
 
 
 def _write(file: Path, found: Partition) -> None:
-    unfinished = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as stream:
+        with replaced(file) as unfinished, unfinished.open("wb") as stream:
             np.savez(stream, order=found.order.numpy(), ptr=found.ptr.numpy())
-        unfinished.replace(file)
     except OSError as error:
         logger.warning("the partition cannot be kept in `%s` (%s): it will be worked out again", file.parent, error)
-        with suppress(OSError):
-            unfinished.unlink()

@@ -1,13 +1,11 @@
 """Fetches the original files of the public data sets; nothing else in the library touches the network."""
 
-import secrets
 import stat
 import urllib.error
 import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPException
@@ -16,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
 from lazygnn.errors import GraphError
+from lazygnn.files import replaced
 
 Progress = Callable[[str, int, int | None], None]
 
@@ -151,22 +150,15 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
 
 
 def _write(path: Path, chunks: Iterator[bytes]) -> None:
-    """Writes a file that is either complete under its name or not there."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    # a folder is made for what has come, not for what is asked for
-    begin = next(chunks, b"")
+    """Writes a file."""
+    # fails before the folder is made if the address is wrong
+    first = next(chunks, b"")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            for chunk in chain((begin,), chunks):
+        with replaced(path) as unfinished, unfinished.open("wb") as file:
+            for chunk in chain((first,), chunks):
                 file.write(chunk)
-        unfinished.replace(path)
     except OSError as error:
         raise GraphError(f"could not write `{path}`: {error}; free the space or choose another `--root`") from error
-    finally:
-        # gone if all went well
-        with suppress(OSError):
-            unfinished.unlink()
 
 
 def _unpack(archive: Path, source: Source, folder: Path) -> None:

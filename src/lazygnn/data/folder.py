@@ -4,8 +4,6 @@
 adjacency, `D` input features, `C` outputs.
 """
 
-import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from lazygnn.errors import GraphError
+from lazygnn.files import replaced
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Adjacency, Csr, to_tensor
 from lazygnn.task import Task, TaskKind
@@ -118,20 +117,16 @@ def load_folder(path: str | Path, mmap: bool = True) -> Graph:
 
 @contextmanager
 def staged_folder(path: Path) -> Iterator[Path]:
-    """Gives a folder to fill, which takes the place of `path` if all goes well and is removed if not."""
+    """Yields a folder to fill, which replaces the graph at `path` if the block succeeds and is removed if not."""
     path = path.absolute()
-    staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         _check_replaceable(path)
-        staged.mkdir(parents=True)
-        yield staged
-        _check_replaceable(path)
-        _put(staged, path)
+        with replaced(path) as folder:
+            folder.mkdir()
+            yield folder
+            _check_replaceable(path)
     except OSError as error:
         raise GraphError(f"could not write `{path}`: {error}; free the space or choose another folder") from error
-    finally:
-        # gone if all went well
-        shutil.rmtree(staged, ignore_errors=True)
 
 
 def write_header(folder: Path, header: Header) -> None:
@@ -292,20 +287,6 @@ def _to_arrays(graph: Graph) -> dict[ArrayName, np.ndarray]:
     if graph.node_ids is not None:
         arrays["node_ids"] = graph.node_ids
     return arrays
-
-
-def _put(staged: Path, path: Path) -> None:
-    if not path.exists():
-        staged.rename(path)
-        return
-    earlier = staged.with_suffix(".old")
-    path.rename(earlier)
-    try:
-        staged.rename(path)
-    except OSError:
-        earlier.rename(path)
-        raise
-    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _check_replaceable(path: Path) -> None:
