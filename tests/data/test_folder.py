@@ -68,19 +68,17 @@ def assert_same(a: Graph, b: Graph) -> None:
         assert same(a.masks[split], b.masks[split])
 
 
-@pytest.mark.parametrize("mmap", [True, False])
 @pytest.mark.parametrize("make", [sparse_graph, bare_graph, regression_graph, no_features_graph])
-def test_round_trip_bit_for_bit(make: Any, mmap: bool, tmp_path: Path) -> None:
+def test_round_trip_bit_for_bit(make: Any, tmp_path: Path) -> None:
     graph = make()
     save_folder(graph, tmp_path / "g")
-    assert_same(load_folder(tmp_path / "g", mmap=mmap), graph)
+    assert_same(load_folder(tmp_path / "g"), graph)
     assert [path.name for path in tmp_path.iterdir()] == ["g"]
 
 
-@pytest.mark.parametrize("mmap", [True, False])
-def test_round_trip_of_dense_features(block_graph: Graph, mmap: bool, tmp_path: Path) -> None:
+def test_round_trip_of_dense_features(block_graph: Graph, tmp_path: Path) -> None:
     save_folder(block_graph, str(tmp_path / "g"))
-    loaded = load_folder(str(tmp_path / "g"), mmap=mmap)
+    loaded = load_folder(str(tmp_path / "g"))
     assert_same(loaded, block_graph)
     assert list(loaded.masks) == ["train", "val", "test"]
 
@@ -94,12 +92,10 @@ def test_arrays_stay_on_disk(block_graph: Graph, tmp_path: Path) -> None:
     folder = tmp_path / "g"
     save_folder(block_graph, folder)
     assert str(folder) not in mapped_files()
-    read = load_folder(folder, mmap=False)
-    assert str(folder) not in mapped_files()
     loaded = load_folder(folder)
     for name in ("rowptr", "col", "value", "degree", "x", "y", "train_mask"):
         assert f"{folder / name}.npy" in mapped_files()
-    assert_same(read, loaded)
+    assert_same(loaded, block_graph)
 
 
 def test_changes_stay_in_memory(block_graph: Graph, tmp_path: Path) -> None:
@@ -280,10 +276,9 @@ WRONG: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("name", "array", "message"), WRONG)
 def test_a_wrong_array_is_named(name: str, array: np.ndarray, message: str, folder: Path) -> None:
     np.save(folder / f"{name}.npy", array, allow_pickle=True)
-    for mmap in (True, False):
-        with pytest.raises(GraphError, match=message) as error:
-            load_folder(folder, mmap=mmap)
-        assert "save the graph again with `save_folder`" in str(error.value)
+    with pytest.raises(GraphError, match=message) as error:
+        load_folder(folder)
+    assert "save the graph again with `save_folder`" in str(error.value)
 
 
 def test_too_few_entries_for_the_self_loops(folder: Path) -> None:
@@ -317,9 +312,8 @@ def test_a_huge_length_is_not_allocated(folder: Path) -> None:
     with (folder / "col.npy").open("wb") as file:
         shape = (2**40,)
         np.lib.format.write_array_header_1_0(file, {"descr": "<i4", "fortran_order": False, "shape": shape})
-    for mmap in (True, False):
-        with pytest.raises(GraphError, match=r"col.npy` cannot be read"):
-            load_folder(folder, mmap=mmap)
+    with pytest.raises(GraphError, match=r"col.npy` cannot be read"):
+        load_folder(folder)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -335,7 +329,7 @@ def test_damage_is_a_graph_error_or_no_damage(folder: Path, data: st.DataObject)
     stop = data.draw(st.one_of(st.none(), st.integers(0, len(content) - 1)))
     file.write_bytes(bytes(damaged[:stop]))
     try:
-        loaded = load_folder(folder, mmap=data.draw(st.booleans()))
+        loaded = load_folder(folder)
     except GraphError:
         pass
     else:

@@ -5,9 +5,8 @@ import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from http.client import HTTPException
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -15,8 +14,6 @@ from typing import IO, Any, Literal
 
 from lazygnn.errors import GraphError
 from lazygnn.files import replaced
-
-Progress = Callable[[str, int, int | None], None]
 
 _TIMEOUT_S = 30.0
 _CHUNK_BYTES = 1 << 20
@@ -48,7 +45,7 @@ class Source:
         return self.members or tuple(path for _, path in self.files)
 
 
-def download(name: str, root: Path, *, progress: Progress | None = None) -> Path:
+def download(name: str, root: Path) -> Path:
     """Fetches the original files of a data set and returns their folder, `<root>/<name>`.
 
     Files that are already there are kept, so a download that broke off continues with the next file. A file appears
@@ -57,7 +54,6 @@ def download(name: str, root: Path, *, progress: Progress | None = None) -> Path
     Args:
         name: One of `SOURCES`.
         root: Folder of all data sets.
-        progress: Called with the path within the folder, the bytes so far, and the bytes in all if known.
     """
     if name not in SOURCES:
         raise GraphError(f"no download for data set `{name}`; choose one of: {', '.join(sorted(SOURCES))}")
@@ -66,9 +62,8 @@ def download(name: str, root: Path, *, progress: Progress | None = None) -> Path
         return folder
     for url, path in source.files:
         if not (folder / path).is_file():
-            report = None if progress is None else partial(progress, path)
             try:
-                _write(folder / path, _fetch(url, report))
+                _write(folder / path, _fetch(url))
             except _FetchError as error:
                 raise GraphError(f"could not fetch `{url}`: {error}; {_advice(source, folder)}") from error
     if source.members:
@@ -98,7 +93,7 @@ def _advice(source: Source, folder: Path) -> str:
     )
 
 
-def _fetch(url: str, report: Callable[[int, int | None], None] | None) -> Iterator[bytes]:
+def _fetch(url: str) -> Iterator[bytes]:
     """Yields the content at an address."""
     _check_https(url)
     try:
@@ -113,8 +108,6 @@ def _fetch(url: str, report: Callable[[int, int | None], None] | None) -> Iterat
                 done += len(chunk)
                 if done > _MAX_BYTES:
                     raise _FetchError(f"the file is larger than {_MAX_BYTES} bytes")
-                if report is not None:
-                    report(done, total)
                 yield chunk
     except (OSError, HTTPException) as error:
         # an HTTPError is an open response as well

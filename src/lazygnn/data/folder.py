@@ -84,7 +84,7 @@ def save_folder(graph: Graph, path: str | Path) -> None:
         write_header(folder, header)
 
 
-def load_folder(path: str | Path, mmap: bool = True) -> Graph:
+def load_folder(path: str | Path) -> Graph:
     """Opens a graph that `save_folder` wrote.
 
     What is checked are the names, types, shapes and lengths of the arrays, since to read all of a large graph would
@@ -92,12 +92,10 @@ def load_folder(path: str | Path, mmap: bool = True) -> Graph:
 
     Args:
         path: The folder.
-        mmap: Leave the arrays on disk, from where the system reads what is touched; changes stay in memory. Otherwise
-            everything is read now.
     """
     folder = Path(path)
     header = _read_header(folder / HEADER)
-    reader = _Reader(folder, header, mmap)
+    reader = _Reader(folder, header)
     nodes, outputs = header.num_nodes, header.num_outputs
     single = header.task == "single-label"
     masks = (split for split in SPLITS if f"{split}_mask" in header.arrays)
@@ -178,8 +176,8 @@ class ArrayWriter:
 class _Reader:
     """Opens the arrays of a folder and checks that they fit the header."""
 
-    def __init__(self, folder: Path, header: Header, mmap: bool) -> None:
-        self.folder, self.header, self.mmap = folder, header, mmap
+    def __init__(self, folder: Path, header: Header) -> None:
+        self.folder, self.header = folder, header
 
     def adjacency(self) -> Adjacency:
         nodes = self.header.num_nodes
@@ -200,7 +198,7 @@ class _Reader:
         ids = self._open("node_ids")
         if ids.shape != (self.header.num_nodes,) or ids.dtype.kind not in "iuU":
             raise _misfit(path, ids, f"{self.header.num_nodes} integers or strings")
-        return ids if self.mmap else np.array(ids)
+        return ids
 
     def parts(self) -> Tensor:
         ptr = self.tensor("part_ptr", ("int64",), -1)
@@ -216,7 +214,7 @@ class _Reader:
         if array.dtype not in [np.dtype(dtype) for dtype in dtypes] or not fits or not array.flags.c_contiguous:
             sizes = ", ".join("any" if size < 0 else str(size) for size in shape)
             raise _misfit(self.folder / f"{name}.npy", array, f"{' or '.join(dtypes)} of shape [{sizes}] in C order")
-        return to_tensor(array if self.mmap else np.array(array))
+        return to_tensor(array)
 
     def _csr(self, prefix: Literal["", "x_"], num_rows: int, num_cols: int) -> Csr:
         names: tuple[ArrayName, ArrayName, ArrayName] = ("rowptr", "col", "value")
