@@ -17,6 +17,23 @@ from lazygnn.task import METRICS, Task
 Array = np.ndarray | Tensor
 
 
+def rises(ptr: Array, stop: int, *, by: int = 0) -> bool:
+    """Returns whether pointers rise from 0 to `stop`, by at least `by` each time."""
+    if ptr.ndim != 1 or len(ptr) < 2 or int(ptr[0]) != 0 or int(ptr[-1]) != stop:
+        return False
+    return bool((ptr[1:] >= ptr[:-1] + by).all())
+
+
+def first_outside(indices: Array, stop: int) -> int | None:
+    """Returns an index that is not in `[0, stop)`: the smallest if negative, or else the largest."""
+    if 0 in indices.shape:
+        return None
+    low, high = int(indices.min()), int(indices.max())
+    if low < 0:
+        return low
+    return high if high >= stop else None
+
+
 def _tensor(array: Any, field: str) -> Tensor:
     if isinstance(array, Tensor):
         if array.layout != torch.strided or array.is_complex():
@@ -60,12 +77,10 @@ def check_features(x: Array | Csr) -> Tensor | Csr:
 
 
 def _check_csr(x: Csr) -> None:
-    ordered = x.rowptr.dim() == 1 and len(x.rowptr) > 1 and bool((x.rowptr.diff() >= 0).all())
-    if not ordered or int(x.rowptr[0]) != 0 or int(x.rowptr[-1]) != len(x.col) or len(x.col) != len(x.value):
+    if not rises(x.rowptr, len(x.col)) or len(x.col) != len(x.value):
         raise GraphError("the row pointers of sparse `x` do not fit its entries; they must rise from 0 to their number")
-    if len(x.col) and (int(x.col.min()) < 0 or int(x.col.max()) >= x.num_cols):
-        worst = int(x.col.min()) if int(x.col.min()) < 0 else int(x.col.max())
-        raise GraphError(f"sparse `x` has column {worst}, but {x.num_cols} columns; fix the indices or the shape")
+    if (wrong := first_outside(x.col, x.num_cols)) is not None:
+        raise GraphError(f"sparse `x` has column {wrong}, but {x.num_cols} columns; fix the indices or the shape")
 
 
 def _check_finite(values: Tensor, field: str) -> None:
@@ -100,10 +115,9 @@ def check_edges(edges: Array, num_nodes: int, ids: np.ndarray | None) -> Tensor:
     if array.dtype.kind not in "iu":
         raise GraphError(f"`edge_index` has type {array.dtype}; node indices must be integers, so convert them first")
     edge_index = torch.from_numpy(array.astype(np.int64))
-    if array.size and (int(edge_index.min()) < 0 or int(edge_index.max()) >= num_nodes):
-        worst = int(edge_index.min()) if int(edge_index.min()) < 0 else int(edge_index.max())
+    if (wrong := first_outside(edge_index, num_nodes)) is not None:
         raise GraphError(
-            f"`edge_index` holds {worst}, but `x` has {num_nodes} rows; indices go from 0 to {num_nodes - 1}"
+            f"`edge_index` holds {wrong}, but `x` has {num_nodes} rows; indices go from 0 to {num_nodes - 1}"
         )
     return edge_index
 

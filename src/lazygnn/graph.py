@@ -178,7 +178,7 @@ class Graph:
 
         return replace(
             self,
-            x=self.x.select(order.to(self.x.device)) if isinstance(self.x, Csr) else take(self.x),
+            x=select_rows(self.x, order.to(self.x.device)),
             y=take(self.y),
             adj=self.adj.permute(order.to(self.device)),
             degree=take(self.degree),
@@ -194,6 +194,11 @@ class Graph:
             total = self.x.value.new_zeros(len(self.x)).index_add_(0, row, self.x.value.abs())
             return replace(self, x=self.x.with_value(self.x.value / total[row].clamp(min=1e-12)))
         return replace(self, x=self.x / self.x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12))
+
+
+def select_rows(x: Tensor | Csr, rows: Tensor) -> Tensor | Csr:
+    """Selects rows of dense or sparse features."""
+    return x.select(rows) if isinstance(x, Csr) else x[rows]
 
 
 def check_graph(graph: object) -> None:

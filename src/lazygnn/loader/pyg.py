@@ -10,8 +10,7 @@ from torch import Tensor
 
 from lazygnn.batch import Batch, loss_weight
 from lazygnn.errors import GraphError
-from lazygnn.graph import Graph
-from lazygnn.loader.rows import select_rows
+from lazygnn.graph import Graph, select_rows
 from lazygnn.ops import Adjacency
 
 
