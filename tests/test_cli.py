@@ -588,8 +588,8 @@ def test_as_a_program_of_its_own(tmp_path: Path, block_arrays: Arrays) -> None:
     done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout).keys() == KEYS
     assert done.stderr.splitlines() == [
-        "WARNING: 228 of 228 edges led one way only and were made two-way; to silence this, give both directions "
-        "alike, or set `logging.getLogger('lazygnn').setLevel('ERROR')`"
+        "WARNING: made 228 of 228 edges undirected; to silence this, give both directions "
+        "with equal weights, or call `logging.getLogger('lazygnn').setLevel('ERROR')`"
     ]
     assert (tmp_path / "runs" / "block-lazygnn-0" / "result.json").is_file()
 
