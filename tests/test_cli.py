@@ -142,7 +142,7 @@ def test_list_refuses_a_data_set_that_there_is_not(
 ) -> None:
     monkeypatch.setenv("LAZYGNN_DATA", str(tmp_path / "env"))
     assert_one_line(lazygnn("list", "lazygnn", "nosuch.npz"), "no file `nosuch.npz`; give the path of an .npz file or ")
-    message = f"unknown data set `nosuch`: no file `{tmp_path / 'env' / 'nosuch'}.npz`; let `--root` or `LAZYGNN_DATA` "
+    message = f"unknown data set `nosuch`: no file `{tmp_path / 'env' / 'nosuch'}.npz`; set `--root` or `LAZYGNN_DATA` "
     assert_one_line(lazygnn("list", "lazygnn", "nosuch"), message)
     # one without a recipe for this method, one of the recipes alone, and a file
     for name, source in (("reddit", "default recipe"), ("arxiv", "recipe for arxiv"), (str(dataset), "default recipe")):
@@ -154,7 +154,7 @@ def test_list_refuses_a_data_set_that_there_is_not(
     dataset.rename(tmp_path / "env" / "nosuch.npz")
     assert lazygnn("list", "lazygnn", "nosuch").status == 0
     assert lazygnn("list", "lazygnn", "nosuch", "--root", tmp_path).status == 2
-    assert_one_line(lazygnn("list", "lazygnn", "nosuch.npz"), "no file `nosuch.npz`; say `nosuch`")
+    assert_one_line(lazygnn("list", "lazygnn", "nosuch.npz"), "no file `nosuch.npz`; use `nosuch`")
     monkeypatch.delenv("LAZYGNN_DATA")
     assert lazygnn("list", "lazygnn", "nosuch", "--root", tmp_path / "env").status == 0
 
@@ -308,10 +308,10 @@ def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path
         (["lazygnn", ""], "the name of the data set is empty; give a name that `lazygnn list` shows, or a path"),
         (["lazygnn", "block.npz", "--device", ""], "unknown device ``; choose auto, cpu or cuda"),
         (["lazygnn", "gone.npz"], "no file `gone.npz`; give the path of an .npz file or the name of a data set"),
-        (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; let `--root` or `LAZYGNN_DATA` name "),
+        (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; set `--root` or `LAZYGNN_DATA` to "),
         (
             ["lazygnn", "arxiv"],
-            "unknown data set `arxiv`: no file `data/arxiv.npz`; let `--root` or `LAZYGNN_DATA`",
+            "unknown data set `arxiv`: no file `data/arxiv.npz`; set `--root` or `LAZYGNN_DATA`",
         ),
         (["lazygnn", "block.npz", "--set", "alhpa=1"], "unknown option `alhpa`; did you mean `alpha`?"),
         (["gcn", "block.npz", "--set", "num_parts=4"], "method `gcn` has no option `num_parts`; these have it: "),

@@ -87,7 +87,7 @@ def mapped_files() -> str:
     return Path("/proc/self/maps").read_text()
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not list what is mapped")
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="the system does not list mapped files")
 def test_arrays_stay_on_disk(block_graph: Graph, tmp_path: Path) -> None:
     folder = tmp_path / "g"
     save_folder(block_graph, folder)
@@ -117,7 +117,7 @@ def test_a_mapped_graph_computes_and_moves_as_any_other(block_graph: Graph, tmp_
     assert torch.equal(loaded.adj.tensor @ loaded.x, block_graph.adj.tensor @ block_graph.x)
 
 
-def test_a_graph_may_be_written_over_itself(block_graph: Graph, tmp_path: Path) -> None:
+def test_a_graph_may_be_saved_to_its_own_folder(block_graph: Graph, tmp_path: Path) -> None:
     folder = tmp_path / "g"
     save_folder(block_graph, folder)
     loaded = load_folder(folder)
@@ -135,12 +135,12 @@ def test_half_precision_is_widened_first(path_graph: Graph, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_of_something_else_is_left_alone(path_graph: Graph, tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_left_alone(path_graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "g" / "raw").mkdir(parents=True)
-    with pytest.raises(GraphError, match=r"g` holds `raw`, which is no part of a graph; choose another folder"):
+    with pytest.raises(GraphError, match=r"g` holds `raw`, which does not belong to a graph; choose another folder"):
         save_folder(path_graph, tmp_path / "g")
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(GraphError, match="file` is no folder; choose another path"):
+    with pytest.raises(GraphError, match="file` is not a folder; choose another path"):
         save_folder(path_graph, tmp_path / "file")
     with pytest.raises(GraphError, match=r"could not write `.*`: .*; free the space or choose another folder"):
         save_folder(path_graph, tmp_path / "file" / "g")
@@ -148,7 +148,7 @@ def test_a_folder_of_something_else_is_left_alone(path_graph: Graph, tmp_path: P
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_save_that_breaks_off_leaves_the_earlier_graph(
+def test_an_interrupted_save_leaves_the_earlier_graph(
     path_graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_folder(path_graph, tmp_path / "g")
@@ -187,7 +187,7 @@ def test_the_writer_appends_rows(width: int | None, tmp_path: Path) -> None:
     assert np.array_equal(np.load(tmp_path / "a.npy"), rows)
 
 
-# what can be wrong with a folder
+# errors in a folder
 
 
 @pytest.fixture
@@ -222,7 +222,7 @@ def change(folder: Path, **fields: Any) -> None:
         ("class_names", ["a", 1], r"`class_names.1` is '1'"),
         ("class_names", ["a"], r"has 1 class names for 2 classes"),
         ("arrays", ["../../etc/passwd"], r"`arrays.0` is '../../etc/passwd'"),
-        ("arrays", ["x"], r"graph.json` lists no array `rowptr`|x.npy` is missing"),
+        ("arrays", ["x"], r"graph.json` does not list the array `rowptr`|x.npy` is missing"),
         ("extra", 1, r"`extra` is '1': Extra inputs are not permitted"),
         ("in_channels", 2**31, r"`in_channels` is '2147483648'"),
     ],
@@ -235,7 +235,7 @@ def test_a_wrong_header_names_field_and_value(field: str, value: Any, message: s
 
 
 @pytest.mark.parametrize("content", ["", "[]", "null", "{", "\x00", "[" * 100_000, '{"name": "\\ud800"}'])
-def test_a_header_that_is_no_json(content: str, folder: Path) -> None:
+def test_a_header_that_is_not_json(content: str, folder: Path) -> None:
     (folder / "graph.json").write_text(content)
     with pytest.raises(GraphError, match=r"graph.json`: `.*` is .*; save the graph again"):
         load_folder(folder)
@@ -301,7 +301,7 @@ def test_a_missing_file_is_named(folder: Path, dense_folder: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes")
-def test_a_pipe_is_not_waited_for(folder: Path) -> None:
+def test_a_pipe_does_not_block(folder: Path) -> None:
     (folder / "col.npy").unlink()
     os.mkfifo(folder / "col.npy")
     with pytest.raises(GraphError, match=r"col.npy` is missing"):
@@ -318,16 +318,16 @@ def test_a_huge_length_is_not_allocated(folder: Path) -> None:
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_damage_is_a_graph_error_or_no_damage(folder: Path, data: st.DataObject) -> None:
-    """Bytes of headers, lengths and types: whatever loads has the right shapes."""
+def test_corrupt_bytes_give_a_graph_error_or_a_consistent_graph(folder: Path, data: st.DataObject) -> None:
+    """Changes bytes of headers and cuts files: a graph that loads has the right shapes."""
     file = data.draw(st.sampled_from(sorted(folder.iterdir())))
     content = file.read_bytes()
-    damaged = bytearray(content)
+    changed = bytearray(content)
     head = len(content) if file.suffix == ".json" else 128
     for at, byte in data.draw(st.lists(st.tuples(st.integers(0, head - 1), st.integers(0, 255)), max_size=4)):
-        damaged[at] = byte
+        changed[at] = byte
     stop = data.draw(st.one_of(st.none(), st.integers(0, len(content) - 1)))
-    file.write_bytes(bytes(damaged[:stop]))
+    file.write_bytes(bytes(changed[:stop]))
     try:
         loaded = load_folder(folder)
     except GraphError:
@@ -339,7 +339,7 @@ def test_damage_is_a_graph_error_or_no_damage(folder: Path, data: st.DataObject)
         file.write_bytes(content)
 
 
-# how `load_graph` finds a folder
+# `load_graph` with folders
 
 
 @pytest.fixture
@@ -363,7 +363,7 @@ def test_load_graph_finds_a_folder_by_name(elsewhere: Path, path_graph: Graph, b
     assert load_graph("mine", root=elsewhere / "root").num_nodes == 60
 
 
-def test_load_graph_says_that_a_folder_holds_no_graph(elsewhere: Path) -> None:
+def test_load_graph_refuses_a_folder_without_a_graph(elsewhere: Path) -> None:
     (elsewhere / "sub").mkdir()
     with pytest.raises(GraphError, match=r"folder `sub` has no `graph.json`; give one that `save_folder` wrote, or an"):
         load_graph("sub")
