@@ -91,13 +91,13 @@ def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["adj_full.npz", "feats.npy", "class_map.json", "role.json"])
-@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "text"])
-def test_corrupt_file_is_named(tmp_path: Path, name: str, damage: str) -> None:
+@pytest.mark.parametrize("change", ["empty", "cut", "garbage", "text"])
+def test_corrupt_file_is_named(tmp_path: Path, name: str, change: str) -> None:
     path = write(tmp_path) / name
     whole = path.read_bytes()
     path.write_bytes(
         {"empty": b"", "cut": whole[: len(whole) // 2], "garbage": bytes(range(256)), "text": b"<!DOCTYPE html>"}[
-            damage
+            change
         ]
     )
     with pytest.raises(GraphError, match=rf"(?s){name}` cannot be read .*download it again"):

@@ -143,14 +143,14 @@ def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "text"])
-def test_corrupt_file_is_named(tmp_path: Path, parser: str, name: str, damage: str) -> None:
+@pytest.mark.parametrize("change", ["empty", "cut", "garbage", "text"])
+def test_corrupt_file_is_named(tmp_path: Path, parser: str, name: str, change: str) -> None:
     whole = gzip.compress(FILES[name].encode())
-    damaged = {"cut": whole[: len(whole) // 2], "garbage": bytes(range(256)), "text": b"<html>", "empty": b""}[damage]
-    write(tmp_path, {name: damaged})
+    changed = {"cut": whole[: len(whole) // 2], "garbage": bytes(range(256)), "text": b"<html>", "empty": b""}[change]
+    write(tmp_path, {name: changed})
     # Python reads a file of zero bytes as an empty archive
-    message = "is empty|holds|has 0 rows|`train_mask` is empty" if damage == "empty" else "cannot be read"
-    if damage == "empty" and name in ("split/time/valid", "split/time/test"):
+    message = "is empty|holds|has 0 rows|`train_mask` is empty" if change == "empty" else "cannot be read"
+    if change == "empty" and name in ("split/time/valid", "split/time/test"):
         assert len(read_ogb(tmp_path, "tiny").masks) == 2
         return
     with pytest.raises(GraphError, match=f"(?s){message}"):

@@ -214,13 +214,13 @@ def test_arrays_of_anything_but_numbers_are_refused(tmp_path: Path, array: np.nd
 
 
 @pytest.mark.parametrize("part", ["x", "tx", "allx", "y", "ty", "ally", "graph"])
-@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "text"])
-def test_corrupt_file_is_named(tmp_path: Path, part: str, damage: str) -> None:
+@pytest.mark.parametrize("change", ["empty", "cut", "garbage", "text"])
+def test_corrupt_file_is_named(tmp_path: Path, part: str, change: str) -> None:
     path = write(tmp_path) / f"ind.tiny.{part}"
     whole = path.read_bytes()
     path.write_bytes(
         {"empty": b"", "cut": whole[: len(whole) // 2], "garbage": bytes(range(256)), "text": b"<!DOCTYPE html>"}[
-            damage
+            change
         ]
     )
     with pytest.raises(GraphError, match=rf"ind\.tiny\.{part}` cannot be read"):
