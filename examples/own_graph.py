@@ -1,4 +1,4 @@
-"""A graph of one's own, with names for nodes, from arrays to predictions: `python examples/own_graph.py`."""
+"""Trains on your own graph with node ids, from arrays to predictions: `python examples/own_graph.py`."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ TOPICS = ("astronomy", "botany", "chemistry")
 rng = np.random.default_rng(0)
 torch.manual_seed(0)
 
-# what would come from files: names of pages, links between them, word counts, and topics known for a few
+# in practice from files: page ids, links, word counts and topics
 pages = np.array([f"page-{number:03d}" for number in range(600)])
 topic = rng.integers(0, len(TOPICS), len(pages))
 source = rng.integers(0, len(pages), 6000)
@@ -19,7 +19,7 @@ kept = (topic[source] == topic[target]) | (rng.random(6000) < 0.3)
 links = np.stack((pages[source[kept]], pages[target[kept]]))
 words = rng.poisson(1.0 + 0.5 * (np.arange(30) % len(TOPICS) == topic[:, None]))
 
-# the links are directed; the graph makes them symmetric and says so
+# the links are directed; `Graph.from_edges` makes them undirected and warns
 order = rng.permutation(len(pages))
 graph = Graph.from_edges(
     links,
@@ -39,7 +39,7 @@ built = build(config, graph)
 result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
 print(f"best epoch {result.best_epoch} of {result.epochs}, test accuracy {result.scores['test']:.3f}")
 
-# a loader may have sorted the nodes into parts, so the ids are those of the graph that was built
+# a loader may sort the nodes into parts, so take the ids from `built.graph`
 probability, label = infer(built.model, built.graph).softmax(dim=1).max(dim=1)
 ids = np.asarray(built.graph.node_ids)
 predictions = {page: (TOPICS[k], float(p)) for page, k, p in zip(ids, label, probability, strict=True)}

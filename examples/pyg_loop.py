@@ -1,4 +1,4 @@
-"""Lazy propagation in a PyG training loop of one's own: `python examples/pyg_loop.py`."""
+"""Uses lazy propagation in your own PyG training loop: `python examples/pyg_loop.py`."""
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ CLASSES, SIZE, CHANNELS = 5, 400, 16
 
 
 class Net(nn.Module):
-    """Two linear layers, then two lazy steps instead of ten exact ones."""
+    """Two linear layers and two lazy steps in place of ten exact steps."""
 
     def __init__(self, num_nodes: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Net(nn.Module):
 
 
 def make_data() -> Data:
-    """Five blocks of nodes; the features alone say little about the block."""
+    """Draws five blocks of nodes with noisy features."""
     y = torch.arange(CLASSES).repeat_interleave(SIZE)
     within, between = 0.012, 0.001
     likely = torch.full((CLASSES, CLASSES), between).fill_diagonal_(within)
@@ -50,7 +50,7 @@ for _ in range(200):
     F.cross_entropy(out[data.train_mask], data.y[data.train_mask]).backward()
     optimizer.step()
 
-# in evaluation mode the same call propagates to the fixed point and reads no history
+# in evaluation mode, the same call propagates to the fixed point and does not read the history
 model.eval()
 with torch.no_grad():
     hits = model(data.x, batch).argmax(dim=1) == data.y

@@ -1,4 +1,4 @@
-"""Build the embedded graph `wordnet-small` from the data files of WordNet 3.0 (Debian package `wordnet-base`).
+"""Builds the embedded graph `wordnet-small` from the data files of WordNet 3.0 (Debian package `wordnet-base`).
 
 Nodes are synsets, edges are pointers, labels are lexicographer files, features are hashed words of the definition.
 Only integers and stable hashes are used, so the same data files give the same arrays on every machine.
@@ -45,7 +45,7 @@ CLASS_NAMES = [
 
 @dataclass(frozen=True)
 class Synset:
-    """One line of a data file; ids are a letter for the file and the offset in it, such as `n00001740`."""
+    """One line of a data file; an id is a letter for the file and the offset in it, such as `n00001740`."""
 
     id: str
     lex_file: int
@@ -54,7 +54,7 @@ class Synset:
 
 
 def build(source: Path) -> Arrays:
-    """Read the four data files in `source` and return the arrays of the graph."""
+    """Reads the four data files in `source` and returns the arrays of the graph."""
     synsets = sorted(_read(source), key=lambda s: _stable_hash("order", s.id))
     ids = [s.id for s in synsets]
     return {
@@ -69,7 +69,7 @@ def build(source: Path) -> Arrays:
 
 
 def digest(arrays: Arrays) -> str:
-    """Sha256 over the names, types, shapes and bytes of the arrays, by name; free of the compression's details."""
+    """Computes the SHA-256 of names, types, shapes and bytes of the arrays; it does not depend on the compression."""
     total = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]
@@ -80,11 +80,11 @@ def digest(arrays: Arrays) -> str:
 
 
 def save(arrays: Arrays, out: Path) -> None:
-    """Write a compressed `.npz` that loads without pickle."""
+    """Writes a compressed `.npz` that loads without pickle."""
     out.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, array in arrays.items():
-            # Opened by name, an entry has the fixed date of 1980, so the file does not change from build to build.
+            # An entry opened by name has the fixed date of 1980, so every build gives the same file.
             with archive.open(f"{name}.npy", "w") as entry:
                 np.lib.format.write_array(entry, array, allow_pickle=False)
 
@@ -98,17 +98,17 @@ def _read(source: Path) -> Iterator[Synset]:
         )
     for pos, name in POS_FILES.items():
         with (source / name).open(encoding="ascii") as lines:
-            # The lines of the licence at the top of each file begin with two spaces.
+            # The lines of the license at the top of each file start with two spaces.
             yield from (_parse(pos, line) for line in lines if not line.startswith("  "))
 
 
 def _parse(pos: str, line: str) -> Synset:
-    """Read one synset, in the format of wndb(5WN): the head, a bar, the gloss."""
+    """Parses one synset in the format of wndb(5WN): the head, a bar, the gloss."""
     head, _, gloss = line.partition(" | ")
     fields = head.split()
     first = 4 + 2 * int(fields[3], 16)
     pointers = fields[first + 1 : first + 1 + 4 * int(fields[first])]
-    # Satellite adjectives (s) live in the same file as the other adjectives (a).
+    # Satellite adjectives (s) are in the same file as the other adjectives (a).
     targets = tuple(p.replace("s", "a") + offset for offset, p in zip(pointers[1::4], pointers[2::4], strict=True))
     return Synset(pos + fields[0], int(fields[1]), gloss.strip(), targets)
 
@@ -118,11 +118,11 @@ def _stable_hash(purpose: str, text: str) -> bytes:
 
 
 def _edges(synsets: Sequence[Synset]) -> NDArray[np.int32]:
-    """Both directions of every pointer between two different synsets, once each, sorted by (row, column)."""
+    """Returns both directions of every pointer between different synsets, once each, sorted by (row, column)."""
     position = {s.id: i for i, s in enumerate(synsets)}
     unknown = {t for s in synsets for t in s.targets if t not in position}
     if unknown:
-        raise ValueError(f"{len(unknown)} pointers lead to no synset, such as {min(unknown)}")
+        raise ValueError(f"{len(unknown)} pointers have an unknown target, such as {min(unknown)}")
     pairs = {(i, position[t]) for i, s in enumerate(synsets) for t in s.targets if t != s.id}
     pairs |= {(j, i) for i, j in pairs}
     return np.ascontiguousarray(np.array(sorted(pairs), dtype=np.int32).reshape(-1, 2).T)
@@ -136,18 +136,18 @@ def _labels(synsets: Sequence[Synset]) -> NDArray[np.int64]:
 
 
 def _masks(ids: Sequence[str]) -> Arrays:
-    """Split 60/20/20 by the rank of a second hash, apart from the one that orders the nodes."""
+    """Splits 60/20/20 by the rank of a second hash, independent of the hash that orders the nodes."""
     ranked = np.array(sorted(range(len(ids)), key=lambda i: _stable_hash("split", ids[i])), dtype=np.int64)
     cuts = [len(ids) * 6 // 10, len(ids) * 8 // 10]
     masks: Arrays = {}
-    for name, part in zip(("train_mask", "val_mask", "test_mask"), np.split(ranked, cuts), strict=True):
+    for name, nodes in zip(("train_mask", "val_mask", "test_mask"), np.split(ranked, cuts), strict=True):
         masks[name] = np.zeros(len(ids), dtype=np.bool_)
-        masks[name][part] = True
+        masks[name][nodes] = True
     return masks
 
 
 def _features(glosses: Sequence[str]) -> Arrays:
-    """Hashed word counts as compressed sparse rows, from nothing but the text of the glosses."""
+    """Returns hashed word counts of the glosses as compressed sparse rows."""
     rows = [sorted(_word_counts(gloss).items()) for gloss in glosses]
     return {
         "x_indptr": np.cumsum([0, *map(len, rows)], dtype=np.int32),
@@ -158,14 +158,14 @@ def _features(glosses: Sequence[str]) -> Arrays:
 
 
 def _word_counts(gloss: str) -> Counter[int]:
-    # The examples, which start at the first quotation mark, would bring in the words of the synset itself.
+    # The examples start at the first quotation mark; they often contain the words of the synset itself.
     definition = gloss.partition('"')[0].lower()
     return Counter(zlib.crc32(word.encode()) % BUCKETS for word in re.findall("[a-z]+", definition))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Build the file and print what it holds."""
-    parser = argparse.ArgumentParser(description="Build wordnet-small from the data files of WordNet 3.0.")
+    """Builds the file and prints its content."""
+    parser = argparse.ArgumentParser(description="Builds wordnet-small from the data files of WordNet 3.0.")
     root = Path(__file__).resolve().parents[1]
     parser.add_argument("--source", type=Path, default=Path("/usr/share/wordnet"), help="folder of data.noun and so on")
     parser.add_argument("--out", type=Path, default=root / "src/lazygnn/data/wordnet-small.npz", help="file to write")
@@ -175,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except FileNotFoundError as error:
         parser.error(str(error))
     save(arrays, args.out)
-    splits = "/".join(str(int(arrays[f"{part}_mask"].sum())) for part in ("train", "val", "test"))
+    splits = "/".join(str(int(arrays[f"{split}_mask"].sum())) for split in ("train", "val", "test"))
     print(
         f"{args.out.name}: {arrays['y'].size} nodes, {arrays['edge_index'].shape[1] // 2} undirected edges, "
         f"{np.unique(arrays['y']).size} classes, {arrays['x_data'].size} feature entries in {BUCKETS} columns, "

@@ -232,10 +232,10 @@ def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path
         (["lazygnn", ""], "the name of the data set is empty; give a name that `lazygnn list` shows, or a path"),
         (["lazygnn", "block.npz", "--device", ""], "unknown device ``; choose auto, cpu or cuda"),
         (["lazygnn", "gone.npz"], "no file `gone.npz`; give the path of an .npz file or the name of a data set"),
-        (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; let `--root` or `LAZYGNN_DATA` name "),
+        (["lazygnn", "gone"], "unknown data set `gone`: no file `data/gone.npz`; set `--root` or `LAZYGNN_DATA` to "),
         (
             ["lazygnn", "arxiv"],
-            "unknown data set `arxiv`: no file `data/arxiv.npz`; let `--root` or `LAZYGNN_DATA`",
+            "unknown data set `arxiv`: no file `data/arxiv.npz`; set `--root` or `LAZYGNN_DATA`",
         ),
         (["lazygnn", "block.npz", "--set", "alhpa=1"], "unknown option `alhpa`; did you mean `alpha`?"),
         (["gcn", "block.npz", "--set", "num_parts=4"], "method `gcn` has no option `num_parts`; these have it: "),
@@ -446,8 +446,8 @@ def test_as_a_separate_program(tmp_path: Path, block_arrays: Arrays) -> None:
     done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout).keys() == KEYS
     assert done.stderr.splitlines() == [
-        "WARNING: 228 of 228 edges led one way only and were made two-way; to silence this, give both directions "
-        "alike, or set `logging.getLogger('lazygnn').setLevel('ERROR')`"
+        "WARNING: made 228 of 228 edges undirected; to silence this, give both directions "
+        "with equal weights, or call `logging.getLogger('lazygnn').setLevel('ERROR')`"
     ]
     assert (tmp_path / "runs" / "block-lazygnn-0" / "result.json").is_file()
 

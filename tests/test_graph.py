@@ -14,12 +14,14 @@ from lazygnn.task import Task
 PATH = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
 FEATURES = np.arange(6.0).reshape(3, 2)
 LABELS = np.array([0, 1, 0])
-SILENCE = "to silence this, give both directions alike, or set `logging.getLogger('lazygnn').setLevel('ERROR')`"
+SILENCE = (
+    "to silence this, give both directions with equal weights, or call `logging.getLogger('lazygnn').setLevel('ERROR')`"
+)
 FIRST, SECOND = np.array([True, False, False]), np.array([False, True, False])
 
 
 def dense_normalized(edges: np.ndarray, num_nodes: int, weight: np.ndarray | None = None) -> Tensor:
-    """`D^-1/2 (A + I) D^-1/2` by the book, in float64; of several weights the largest counts."""
+    """`D^-1/2 (A + I) D^-1/2` from dense matrices in float64, with the largest of several weights."""
     adj = np.zeros((num_nodes, num_nodes))
     weight = np.ones(edges.shape[1]) if weight is None else weight
     for (i, j), value in zip(edges.T, weight, strict=True):
@@ -49,7 +51,7 @@ def dense_adj(graph: Graph) -> Tensor:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("weighted", [False, True])
-def test_normalisation_is_the_dense_formula(seed: int, weighted: bool) -> None:
+def test_normalization_is_the_dense_formula(seed: int, weighted: bool) -> None:
     edges = both_ways(random_edges(seed))
     half = np.random.default_rng(seed).uniform(0.5, 2, 25)
     weight = np.tile(half, 2) if weighted else None
@@ -76,29 +78,26 @@ def test_a_directed_graph_is_made_symmetric_with_a_warning(caplog: pytest.LogCap
     edges = random_edges(0)
     with caplog.at_level(logging.WARNING):
         graph = Graph.from_edges(edges, ones(12))
-    assert [record.message for record in caplog.records] == [
-        f"19 of 22 edges led one way only and were made two-way; {SILENCE}"
-    ]
+    assert [record.message for record in caplog.records] == [f"made 19 of 22 edges undirected; {SILENCE}"]
     torch.testing.assert_close(dense_adj(graph), dense_normalized(edges, 12), rtol=0, atol=1e-7)
     assert torch.equal(graph.adj.to_dense(), graph.adj.to_dense().T)
 
 
-def test_of_two_weights_the_larger_counts(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_larger_of_two_weights_is_used(caplog: pytest.LogCaptureFixture) -> None:
     edges = np.array([[0, 1, 0], [1, 0, 1]])
     with caplog.at_level(logging.WARNING):
         graph = Graph.from_edges(edges, ones(2), edge_weight=np.array([1.0, 3.0, 2.0]))
     assert [record.message for record in caplog.records] == [
-        f"the larger of two weights counts for 1 of the edges; {SILENCE}"
+        f"took the larger of two weights for 1 of the edges; {SILENCE}"
     ]
     assert graph.degree.tolist() == [4.0, 4.0]
 
 
-def test_one_way_edges_and_uneven_weights_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_directed_edges_and_uneven_weights_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         Graph.from_edges(np.array([[0, 1, 1, 2], [1, 0, 2, 2]]), ones(3), edge_weight=np.array([1.0, 3.0, 1.0, 1.0]))
     assert [record.message for record in caplog.records] == [
-        "1 of 4 edges led one way only and were made two-way, and the larger of two weights counts for 1 of the "
-        f"edges; {SILENCE}"
+        f"made 1 of 4 edges undirected and took the larger of two weights for 1 of the edges; {SILENCE}"
     ]
 
 
@@ -122,7 +121,7 @@ def test_duplicated_edges_count_once() -> None:
     assert twice.num_edges == 2
 
 
-def test_an_isolated_node_keeps_to_itself() -> None:
+def test_an_isolated_node_has_only_its_self_loop() -> None:
     graph = Graph.from_edges(np.array([[0, 1], [1, 0]]), ones(3))
     assert graph.adj.to_dense()[2].tolist() == [0, 0, 1]
     assert (graph.num_nodes, graph.num_edges) == (3, 1)
@@ -134,7 +133,7 @@ def test_a_graph_without_edges_is_the_identity() -> None:
     assert graph.num_edges == 0
 
 
-def test_a_node_whose_edges_weigh_nothing_has_a_zero_row() -> None:
+def test_a_node_of_degree_zero_has_a_zero_row() -> None:
     graph = Graph.from_edges(np.array([[0], [0]]), ones(2), edge_weight=np.array([0.0]))
     assert graph.adj.to_dense().tolist() == [[0, 0], [0, 1]]
 
@@ -169,18 +168,18 @@ def test_indices_are_int32_and_columns_sorted() -> None:
         ([[b"a", b"c", b"c", b"b"], [b"c", b"a", b"b", b"c"]], [b"a", b"c", b"b"]),
         ([["a", "c", "c", "b"], ["c", "a", "b", "c"]], [b"a", b"c", b"b"]),
         ([[70, 9, 9, 10**12], [9, 70, 10**12, 9]], [70, 9, 10**12]),
-        # edges that are not of the ids' type are positions
+        # edges of another type than the ids are indices
         ([[0, 1, 1, 2], [1, 0, 2, 1]], ["x", "y", "z"]),
     ],
 )
-def test_edges_may_name_nodes(edges: Any, ids: Any) -> None:
+def test_edges_may_hold_ids(edges: Any, ids: Any) -> None:
     graph = Graph.from_edges(np.array(edges), FEATURES, node_ids=np.array(ids))
     assert torch.equal(graph.adj.to_dense(), Graph.from_edges(PATH, FEATURES).adj.to_dense())
     assert graph.node_ids is not None
     assert graph.node_ids.tolist() == [name.decode() if isinstance(name, bytes) else name for name in ids]
 
 
-def test_integer_ids_are_names_even_where_they_are_positions_too() -> None:
+def test_integer_edges_are_ids_if_the_ids_are_integers() -> None:
     graph = Graph.from_edges(np.array([[2, 1], [1, 2]]), ones(3), node_ids=np.array([2, 1, 0]))
     assert graph.adj.to_dense()[2].tolist() == [0, 0, 1]
 
@@ -198,7 +197,7 @@ def test_integer_ids_are_names_even_where_they_are_positions_too() -> None:
         (np.array([[3, 0], [4, 1], [5, 2]]), "regression", 2),
     ],
 )
-def test_the_task_is_read_off_the_targets(y: np.ndarray, kind: str, num_outputs: int) -> None:
+def test_the_task_is_inferred_from_the_targets(y: np.ndarray, kind: str, num_outputs: int) -> None:
     task = Graph.from_edges(PATH, FEATURES, y).task
     assert (task.kind, task.num_outputs) == (kind, num_outputs)
 
@@ -211,9 +210,9 @@ def test_a_task_can_be_given() -> None:
 
 
 @pytest.mark.parametrize("y", [[0.0, 1.0, 2.0], [1.0, np.nan, 0.0], [31.0, 42.0, -1.0]])
-def test_whole_numbers_as_floats_are_no_task_until_someone_says_which(y: list[float]) -> None:
+def test_whole_numbers_as_floats_need_a_task(y: list[float]) -> None:
     message = (
-        rf"`y` holds whole numbers as floats, such as {y[0]}; give classes as integers, -1 for unknown, or say `task"
+        rf"`y` holds whole numbers as floats, such as {y[0]}; give classes as integers, -1 for unknown, or pass `task"
     )
     with pytest.raises(GraphError, match=message):
         Graph.from_edges(PATH, FEATURES, np.array(y))
@@ -231,14 +230,14 @@ def test_there_may_be_more_classes_than_labels() -> None:
     [np.array([0, -1, 1]), np.array([[0, 1], [-1, -1], [1, 1]]), np.array([0.5, np.nan, 2.0])],
     ids=["single-label", "multi-label", "regression"],
 )
-def test_an_unlabelled_node_may_be_in_no_mask(y: np.ndarray) -> None:
+def test_an_unlabeled_node_must_not_be_in_a_mask(y: np.ndarray) -> None:
     graph = Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST)
     assert graph.task.labeled(graph.y).tolist() == [True, False, True]
-    with pytest.raises(GraphError, match=r"`val_mask` has node 1, whose label is unknown; take it out of the mask"):
+    with pytest.raises(GraphError, match=r"`val_mask` has node 1, which has no label; remove it from the mask"):
         Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST, val_mask=SECOND)
 
 
-def test_an_empty_split_is_missing() -> None:
+def test_an_empty_split_is_left_out() -> None:
     graph = Graph.from_edges(PATH, FEATURES, LABELS, train_mask=FIRST, test_mask=np.zeros(3, dtype=bool))
     assert list(graph.masks) == ["train"]
 
@@ -253,13 +252,13 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
         # edges
         ({"edges": np.array([[0], [3]])}, r"`edge_index` holds 3, but `x` has 3 rows; indices go from 0 to 2"),
         ({"edges": np.array([[0], [-1]])}, r"`edge_index` holds -1, but `x` has 3 rows; indices go from 0 to 2"),
-        ({"edges": PATH.astype(float)}, r"`edge_index` has type float64; node indices must be integers, so convert"),
-        ({"edges": torch.zeros(2, 1)}, r"`edge_index` has type float32; node indices must be integers, so convert"),
-        ({"edges": np.array([["a"], ["b"]])}, r"`edge_index` has type <U1; node indices must be integers"),
-        ({"edges": PATH.astype(bool)}, r"`edge_index` has type bool; node indices must be integers"),
+        ({"edges": PATH.astype(float)}, r"`edge_index` has type float64; convert node indices to integers"),
+        ({"edges": torch.zeros(2, 1)}, r"`edge_index` has type float32; convert node indices to integers"),
+        ({"edges": np.array([["a"], ["b"]])}, r"`edge_index` has type <U1; convert node indices to integers"),
+        ({"edges": PATH.astype(bool)}, r"`edge_index` has type bool; convert node indices to integers"),
         ({"edges": PATH.T}, r"`edge_index` has shape \(4, 2\); give two rows, sources and targets: \[2, num_edges\]"),
         ({"edges": np.array([0, 1])}, r"`edge_index` has shape \(2,\); give two rows"),
-        ({"edges": [[0, 1], [1]]}, r"`edge_index` is not an array, its rows differ in length; give rows of one length"),
+        ({"edges": [[0, 1], [1]]}, r"`edge_index` has rows of different length; give rows of the same length"),
         # features
         ({"x": np.array([[np.nan], [0], [np.nan]])}, r"`x` holds nan \(2 such values\); replace or remove"),
         ({"x": torch.tensor([[1.0], [torch.inf], [0]])}, r"`x` holds inf \(1 such values\); replace or remove"),
@@ -268,7 +267,7 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
         ({"x": np.ones((3, 0))}, r"`x` has shape \(3, 0\); give one row of features per node"),
         ({"x": np.array([["a"]] * 3)}, r"`x` has type <U1; give numbers"),
         ({"x": None}, r"`x` has type object; give numbers"),
-        ({"x": [[1, 2], [3]]}, r"`x` is not an array, its rows differ in length"),
+        ({"x": [[1, 2], [3]]}, r"`x` has rows of different length"),
         (
             {"x": torch.ones(3, 2, dtype=torch.complex64)},
             r"`x` has layout torch.strided and type torch.complex64; give",
@@ -280,14 +279,17 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
         ({"x": CSR.with_value(torch.tensor([1.0, torch.nan]))}, r"`x` holds nan \(1 such values\)"),
         ({"x": Csr(CSR.rowptr, torch.tensor([0, 2]), CSR.value, 2)}, r"sparse `x` has column 2, but 2 columns; fix"),
         ({"x": Csr(CSR.rowptr, torch.tensor([0, -1]), CSR.value, 2)}, r"sparse `x` has column -1, but 2 columns; fix"),
-        ({"x": Csr(torch.tensor([0, 2, 1, 2]), CSR.col, CSR.value, 2)}, r"the row pointers of sparse `x` do not fit"),
+        ({"x": Csr(torch.tensor([0, 2, 1, 2]), CSR.col, CSR.value, 2)}, r"the row pointers of sparse `x` do not match"),
         ({"x": Csr(torch.tensor([1, 1, 2, 2]), CSR.col, CSR.value, 2)}, r"the row pointers .* must rise from 0"),
         ({"x": Csr(torch.tensor([0, 1, 2, 3]), CSR.col, CSR.value, 2)}, r"the row pointers .* must rise from 0"),
-        ({"x": Csr(CSR.rowptr, CSR.col, torch.ones(3), 2)}, r"the row pointers .* must rise from 0 to their number"),
+        (
+            {"x": Csr(CSR.rowptr, CSR.col, torch.ones(3), 2)},
+            r"the row pointers .* must rise from 0 to the number of entries",
+        ),
         ({"x": Csr(CSR.rowptr, torch.zeros(2), CSR.value, 0)}, r"sparse `x` has column 0, but 0 columns"),
         # weights
         ({"edge_weight": np.array([1, np.nan, 1, 1])}, r"`edge_weight` holds nan \(1 such values\); replace or remove"),
-        ({"edge_weight": np.array([1, 1, 1, -2.5])}, r"`edge_weight` holds -2.5; weights must not be negative, shift"),
+        ({"edge_weight": np.array([1, 1, 1, -2.5])}, r"`edge_weight` holds -2.5; weights must not be negative; shift"),
         ({"edge_weight": np.ones(3)}, r"`edge_weight` has shape \(3,\); give one weight per edge, \[4\]"),
         ({"edge_weight": np.array(["a"] * 4)}, r"`edge_weight` has type <U1; give numbers"),
         # targets
@@ -308,7 +310,7 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
             {"y": LABELS, "task": "ranking"},
             r"`task` is `ranking`; choose one of: auto, single-label, multi-label, regr",
         ),
-        ({"y": LABELS, "num_classes": 0}, r"`num_classes` is 0; there must be at least one class"),
+        ({"y": LABELS, "num_classes": 0}, r"`num_classes` is 0; give at least 1"),
         ({"y": LABELS, "class_names": ("a",)}, r"`class_names` has 1 names for 2 classes; give one name per class"),
         # masks
         (
@@ -324,17 +326,17 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
             {"y": LABELS, "train_mask": FIRST, "test_mask": FIRST},
             r"`test_mask` overlaps an earlier mask at node 0; a no",
         ),
-        ({"y": LABELS, "train_mask": ~(FIRST | ~FIRST)}, r"`train_mask` is empty; mark at least one labelled node"),
+        ({"y": LABELS, "train_mask": ~(FIRST | ~FIRST)}, r"`train_mask` is empty; mark at least one labeled node"),
         (
             {"train_mask": FIRST},
-            r"`train_mask` has node 0, whose label is unknown; take it out of the mask or label it",
+            r"`train_mask` has node 0, which has no label; remove it from the mask or give it",
         ),
         # ids
-        ({"node_ids": ["a", "b", "a"]}, r"`node_ids` holds 'a' more than once; every node needs an id of its own"),
+        ({"node_ids": ["a", "b", "a"]}, r"`node_ids` holds 'a' more than once; give every node a different id"),
         ({"node_ids": [7, 8, 7]}, r"`node_ids` holds 7 more than once"),
         ({"node_ids": ["a", "b"]}, r"`node_ids` has shape \(2,\) and type <U1; give 3 integers or strings, one per no"),
         ({"node_ids": np.array([0.5, 1, 2])}, r"`node_ids` has shape \(3,\) and type float64; give 3 integers or str"),
-        ({"node_ids": [[1], 2, 3]}, r"`node_ids` is not an array"),
+        ({"node_ids": [[1], 2, 3]}, r"`node_ids` has rows of different length"),
         ({"node_ids": [10, 11, 12]}, r"`edge_index` names node 0, which is not in `node_ids`; add it or drop the edge"),
         (
             {"edges": np.array([["a"], ["z"]]), "node_ids": ["a", "b", "c"]},
@@ -342,7 +344,7 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
         ),
     ],
 )
-def test_what_cannot_be_right_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_impossible_values_are_refused(changes: dict[str, Any], message: str) -> None:
     arguments: dict[str, Any] = {"edges": PATH, "x": FEATURES} | changes
     with pytest.raises(GraphError, match=message):
         Graph.from_edges(**arguments)
@@ -358,7 +360,7 @@ def test_features_of_any_number_type_become_float32(dtype: str) -> None:
     assert graph.x.tolist() == [[0, 1], [1, 0], [1, 1]]
 
 
-def test_labels_and_edges_of_a_foreign_byte_order_are_read() -> None:
+def test_labels_and_edges_of_another_byte_order_are_read() -> None:
     graph = Graph.from_edges(PATH.astype(">i2"), FEATURES, LABELS.astype(">u8"), edge_weight=np.ones(4, dtype=">f8"))
     assert graph.y.tolist() == [0, 1, 0]
     assert torch.equal(graph.adj.to_dense(), Graph.from_edges(PATH, FEATURES).adj.to_dense())
@@ -372,7 +374,7 @@ def test_a_sparse_tensor_stays_sparse() -> None:
     assert graph.in_channels == 2
 
 
-def test_features_do_not_take_a_gradient_along() -> None:
+def test_features_are_detached() -> None:
     graph = Graph.from_edges(PATH, torch.ones(3, 2, requires_grad=True))
     assert isinstance(graph.x, Tensor)
     assert not graph.x.requires_grad
@@ -427,19 +429,19 @@ def test_a_column_of_labels_from_pyg_is_flattened() -> None:
     assert Graph.from_data(pyg_data()).y.tolist() == [-1, -1, -1]
 
 
-def test_numbers_from_pyg_are_a_regression_where_one_says_so() -> None:
+def test_whole_numbers_from_pyg_need_a_task() -> None:
     data = pyg_data(y=torch.tensor([3.0, 1.0, 2.0]))
     with pytest.raises(GraphError, match=r"`y` holds whole numbers as floats, such as 3\.0"):
         Graph.from_data(data)
     assert Graph.from_data(data, task="regression").task == Task("regression", 1)
 
 
-def test_something_else_than_pyg_data_is_named() -> None:
+def test_an_object_other_than_pyg_data_is_refused() -> None:
     with pytest.raises(GraphError, match=r"`data` is 'cora', of type str; give a PyG `Data` object, or arrays to"):
         Graph.from_data("cora")
 
 
-def test_a_graph_is_shown_in_one_line() -> None:
+def test_repr_is_one_line() -> None:
     graph = Graph.from_edges(PATH, FEATURES, LABELS, train_mask=FIRST, name="mine")
     assert repr(graph) == (
         "Graph(name='mine', num_nodes=3, num_edges=2, in_channels=2, task='single-label', num_outputs=2, "
@@ -459,7 +461,7 @@ def test_a_graph_is_shown_in_one_line() -> None:
         ),
     ],
 )
-def test_what_pyg_data_lacks_is_named(fields: dict[str, Any], message: str) -> None:
+def test_missing_fields_of_pyg_data_are_named(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphError, match=message):
         Graph.from_data(pyg_data(**fields))
 

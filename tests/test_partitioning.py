@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lazygnn import partition as exported
+from lazygnn import partitioning as module
 from lazygnn.data.synthetic import block_graph
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
@@ -27,8 +28,6 @@ from lazygnn.partitioning import (
     partition,
 )
 
-# the package exports the function under the name of its module
-module = sys.modules["lazygnn.partitioning"]
 METHODS: tuple[PartitionMethod, ...] = ("metis", "random", "contiguous")
 
 
@@ -57,7 +56,7 @@ def blocks() -> Graph:
 
 
 class Counted:
-    """Stands for METIS and counts the calls."""
+    """Replaces METIS and counts the calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls, self.inner = 0, module.__dict__["_metis_parts"]
@@ -73,7 +72,7 @@ class Counted:
 @given(st.data(), st.integers(1, 24))
 def test_every_graph_is_cut_into_parts_that_are_not_empty(data: st.DataObject, num_nodes: int) -> None:
     node = st.integers(0, num_nodes - 1)
-    # directed, twice, to themselves, or not at all
+    # directed, repeated, self-loops, or none
     edges = data.draw(st.lists(st.tuples(node, node), max_size=60))
     num_parts = data.draw(st.integers(1, num_nodes))
     seed = data.draw(st.integers(-5, 2**40))
@@ -169,7 +168,7 @@ def test_a_graph_too_large_for_the_build_of_metis_is_refused(
 
 
 @pytest.mark.parametrize("failure", [MemoryError("no memory"), RuntimeError("unknown exception")])
-def test_a_failure_of_metis_says_what_to_do(
+def test_a_failure_of_metis_has_a_remedy(
     failure: Exception, path_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import pymetis
@@ -179,22 +178,20 @@ def test_a_failure_of_metis_says_what_to_do(
 
     monkeypatch.setattr(pymetis, "part_graph", part_graph)
     message = (
-        rf"METIS could not cut the graph into 2 parts \({failure}\); it takes about 0.0 GB of memory for 10 entries"
+        rf"METIS could not divide the graph into 2 parts \({failure}\); it needs about 0.0 GB of memory for 10 entries"
     )
     with pytest.raises(ConfigError, match=message):
         partition(path_graph, 2)
 
 
-def test_without_pymetis_the_message_names_what_needs_nothing(
-    path_graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pymetis_the_message_names_other_methods(path_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(ImportError, match=r'needs `pymetis`; .*`partition = "random"` or `partition = "contiguous"`'):
         partition(path_graph, 2)
     check(partition(path_graph, 2, method="random"), 4, 2)
 
 
-def test_empty_parts_take_the_last_nodes_of_the_largest() -> None:
+def test_empty_parts_get_the_last_nodes_of_the_largest() -> None:
     part = _fill_empty(torch.tensor([2, 2, 2, 0, 0, 2]), 5)
     assert part.tolist() == [2, 2, 3, 0, 4, 1]
 
@@ -210,7 +207,7 @@ def test_edge_cut_by_hand(method: PartitionMethod) -> None:
 
 @pytest.mark.parametrize("num_layers", [0, 1, 2, 3])
 @pytest.mark.parametrize("num_parts", [1, 5, 70])
-def test_summary_equals_a_search_by_hand(
+def test_summary_equals_a_dense_search(
     blocks: Graph, num_parts: int, num_layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = block_graph(140, 5, degree=3, in_channels=1, num_classes=2)
@@ -245,9 +242,7 @@ def test_the_halos_of_many_parts_are_those_of_a_sample(blocks: Graph, monkeypatc
         describe(blocks, found, -1)
 
 
-def test_the_second_call_reads_what_the_first_one_kept(
-    blocks: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_call_reads_the_cache(blocks: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = Counted(monkeypatch)
     cache = tmp_path / "a" / "b"
     first = partition(blocks, 4, cache=cache)
@@ -263,13 +258,13 @@ def test_the_second_call_reads_what_the_first_one_kept(
     assert counted.calls == 5
 
 
-def test_what_costs_nothing_is_not_kept(blocks: Graph, tmp_path: Path) -> None:
+def test_random_and_contiguous_parts_are_not_cached(blocks: Graph, tmp_path: Path) -> None:
     for method in ("random", "contiguous"):
         partition(blocks, 4, method=method, cache=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def broken(kind: str, file: Path) -> None:
+def corrupt(kind: str, file: Path) -> None:
     with np.load(file) as arrays:
         order, ptr = arrays["order"], arrays["ptr"]
     if kind == "cut":
@@ -294,30 +289,30 @@ def broken(kind: str, file: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cut", "empty", "array", "pickle", "names", "type", "shape", "twice", "ptr"])
-def test_a_broken_file_is_ignored_and_written_again(
+def test_a_corrupt_file_is_ignored_and_written_again(
     kind: str, blocks: Graph, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = partition(blocks, 4, cache=tmp_path)
     (file,) = tmp_path.iterdir()
-    broken(kind, file)
+    corrupt(kind, file)
     with caplog.at_level(logging.WARNING):
         assert same(first, partition(blocks, 4, cache=tmp_path))
-    assert f"partition file `{file}` cannot be used" in caplog.text
+    assert f"the cached partition `{file}` is corrupt" in caplog.text
     caplog.clear()
     assert same(first, partition(blocks, 4, cache=tmp_path))
     assert not caplog.text
 
 
-def test_a_folder_that_cannot_be_written_costs_a_warning(
+def test_a_cache_that_cannot_be_written_is_a_warning(
     blocks: Graph, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("")
     found = partition(blocks, 4, cache=tmp_path / "file")
     check(found, 600, 4)
-    assert "cannot be kept" in caplog.text
+    assert "the partition cannot be cached in" in caplog.text
 
 
-def test_the_usual_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_cache_is_in_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LAZYGNN_CACHE", str(tmp_path))
     assert default_cache() == tmp_path
     monkeypatch.delenv("LAZYGNN_CACHE")
@@ -329,7 +324,7 @@ def test_the_package_exports_it() -> None:
     assert exported is partition
 
 
-# `Graph.permute`, which makes parts slices
+# `Graph.permute` turns parts into slices
 
 
 def shuffled(num_nodes: int, seed: int = 0) -> Tensor:
@@ -389,7 +384,7 @@ def test_the_identity_gives_the_graph_itself(blocks: Graph) -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [0, 1, 2, 2], [1, 2, 3, 4], [-1, 0, 1, 2], [[0, 1, 2, 3]]])
-def test_what_is_no_permutation_is_refused(path_graph: Graph, order: Any) -> None:
+def test_an_order_that_is_not_a_permutation_is_refused(path_graph: Graph, order: Any) -> None:
     with pytest.raises(ValueError, match=r"`order`, of shape \(.*\), must hold every node from 0 to 3 once"):
         path_graph.permute(torch.tensor(order))
 

@@ -1,10 +1,10 @@
-"""The errors users meet; the command line catches these and no others."""
+"""The errors that users see; the command line catches these and no others."""
 
 from numbers import Integral, Real
 
 
 class GraphError(ValueError):
-    """A graph, or a file that should hold one, cannot be used as it is."""
+    """A graph, or a file of one, cannot be used."""
 
 
 class ConfigError(ValueError):
@@ -12,11 +12,11 @@ class ConfigError(ValueError):
 
 
 class CheckpointError(RuntimeError):
-    """A run folder or checkpoint is missing, broken, or of another kind."""
+    """A run folder or checkpoint is missing, corrupt or incompatible."""
 
 
 def wrong_type(name: str, value: object, remedy: str) -> str:
-    """The message for an argument of a type that cannot be right: what it is, and what to give instead."""
+    """Returns the message for an argument of the wrong type: the value, its type and the remedy."""
     kind, text = type(value).__name__, repr(value)
     if hasattr(value, "shape"):
         found = f"of type {kind} and shape {tuple(value.shape)}"
@@ -26,6 +26,6 @@ def wrong_type(name: str, value: object, remedy: str) -> str:
 
 
 def check_number(name: str, value: object, *, whole: bool = False) -> None:
-    """Refuses what is no number, or no whole one; truth values are none."""
+    """Refuses a value that is not a number, or not a whole number; booleans are not numbers."""
     if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
         raise ConfigError(wrong_type(name, value, f"give a {'whole ' if whole else ''}number"))

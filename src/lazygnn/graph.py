@@ -1,4 +1,4 @@
-"""`Graph`: features, targets, splits and the symmetrically normalised adjacency of one graph, checked on entry.
+"""`Graph`: features, targets, splits and the symmetrically normalized adjacency of one graph, checked on entry.
 
 `N` nodes, `D` input features, `E` stored entries of the adjacency, `C` outputs.
 """
@@ -38,13 +38,13 @@ class Graph:
     x: Tensor | Csr  # [N, D]
     y: Tensor  # [N] int64, or [N, C] float
     adj: Adjacency  # [N, N], D^-1/2 (A + I) D^-1/2
-    degree: Tensor  # [N] weighted, the self-loop counted
+    degree: Tensor  # [N] weighted, with the self-loop
     task: Task
-    masks: Mapping[str, Tensor]  # split name -> [N] bool; a split that does not exist is missing
+    masks: Mapping[str, Tensor]  # split name -> [N] bool; holds only the splits that exist
     node_ids: np.ndarray | None = None
     class_names: tuple[str, ...] | None = None
     name: str = "graph"
-    part_ptr: Tensor | None = None  # [P + 1] where the parts begin that the node order was sorted by, if it was
+    part_ptr: Tensor | None = None  # [P + 1] starts of the parts, if the nodes are sorted by a partition
 
     @staticmethod
     def from_edges(
@@ -62,19 +62,21 @@ class Graph:
         class_names: tuple[str, ...] | None = None,
         name: str = "graph",
     ) -> "Graph":
-        """Builds a graph from arrays of a user's own and refuses what cannot be right.
+        """Builds a graph from arrays and raises a `GraphError` for impossible values.
 
         Args:
-            edges: Integers, [2, M]. A one-way edge is made two-way, with a warning; of several weights the largest
-                counts.
-            x: Features, [N, D], dense or sparse; kept as float32, which `to(torch.float64)` widens.
-            y: Labels, [N] with -1 for unknown; [N, C] of 0 and 1 for several labels; floats for regression, with
-                `task="regression"` where all of them are whole numbers.
-            train_mask: Nodes to learn from, [N] bool; likewise `val_mask` and `test_mask`. They must not overlap.
+            edges: Integers, [2, M]. Directed edges are made undirected, with a warning. Repeated edges count once,
+                with the largest of their weights.
+            x: Features, [N, D], dense or sparse; stored as float32. Call `to(torch.float64)` for double precision.
+            y: Labels, [N] integers with -1 for unknown; [N, C] of 0 and 1 for several labels; floats for regression.
+                Floats that are all whole numbers need `task="regression"`.
+            train_mask: Training nodes, [N] bool. The three masks must not overlap.
+            val_mask: Validation nodes, [N] bool.
+            test_mask: Test nodes, [N] bool.
             edge_weight: Non-negative weights, [M].
-            num_classes: Number of classes, if larger than the labels show.
-            task: `single-label`, `multi-label`, `regression`, or `auto` to read it off `y`.
-            node_ids: A name for every node, [N]. If its type is the type of `edges`, then `edges` holds such names.
+            num_classes: Number of classes; by default one more than the largest label.
+            task: `single-label`, `multi-label`, `regression`, or `auto` to infer it from `y`.
+            node_ids: An id for every node, [N]. If `edges` has the same type, it holds ids instead of indices.
             class_names: A name for every class.
             name: Appears in logs and results.
         """
@@ -84,18 +86,19 @@ class Graph:
         edge_index = check_edges(edges, num_nodes, ids)
         weight = None if edge_weight is None else check_weights(edge_weight, edge_index.shape[1])
         adj, degree = normalized_adjacency(edge_index, weight, num_nodes)
-        target, what = check_targets(y, num_nodes, num_classes, task)
+        target, checked_task = check_targets(y, num_nodes, num_classes, task)
         given = zip(SPLITS, (train_mask, val_mask, test_mask), strict=True)
-        masks = check_masks({k: m for k, m in given if m is not None}, target, what)
-        if class_names is not None and len(class_names) != what.num_outputs:
+        masks = check_masks({split: mask for split, mask in given if mask is not None}, target, checked_task)
+        if class_names is not None and len(class_names) != checked_task.num_outputs:
             raise GraphError(
-                f"`class_names` has {len(class_names)} names for {what.num_outputs} classes; give one name per class"
+                f"`class_names` has {len(class_names)} names for {checked_task.num_outputs} classes; "
+                "give one name per class"
             )
-        return Graph(features, target, adj, degree, what, masks, ids, class_names, name)
+        return Graph(features, target, adj, degree, checked_task, masks, ids, class_names, name)
 
     @staticmethod
     def from_data(data: Any, *, task: str = "auto", name: str = "graph") -> "Graph":
-        """Takes a PyG `Data` object (`x`, `edge_index`, `y`, the three masks, one-dimensional `edge_weight`)."""
+        """Converts a PyG `Data` object (`x`, `edge_index`, `y`, the three masks, one-dimensional `edge_weight`)."""
         if not hasattr(data, "to_dict"):
             raise GraphError(wrong_type("data", data, "give a PyG `Data` object, or arrays to `Graph.from_edges`"))
         fields: dict[str, Any] = data.to_dict()
@@ -123,34 +126,34 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes."""
+        """Returns the number of nodes."""
         return self.adj.num_rows
 
     @property
     def num_edges(self) -> int:
-        """Number of undirected edges, self-loops not counted."""
+        """Returns the number of undirected edges without self-loops."""
         return (len(self.adj.col) - self.num_nodes) // 2
 
     @property
     def in_channels(self) -> int:
-        """Width of the features."""
+        """Returns the number of input features."""
         return self.x.shape[1]
 
     @property
     def device(self) -> torch.device:
-        """Where the adjacency lives."""
+        """Returns the device of the adjacency."""
         return self.adj.device
 
     @property
     def num_train(self) -> int:
-        """Number of training nodes; a graph without any cannot be trained on."""
+        """Returns the number of training nodes; raises a `GraphError` if it is zero."""
         found = int(self.masks["train"].sum()) if "train" in self.masks else 0
         if found == 0:
             raise GraphError(f"graph `{self.name}` has no training nodes; give it labels `y` and a `train_mask`")
         return found
 
     def to(self, target: torch.device | torch.dtype | str) -> "Graph":
-        """Moves everything to a device, or features and adjacency to a dtype."""
+        """Moves everything to a device, or converts features and adjacency to a dtype."""
         if isinstance(target, torch.dtype):
             return replace(self, x=self.x.to(target), adj=self.adj.to(target))
         return replace(
@@ -163,22 +166,21 @@ class Graph:
         )
 
     def permute(self, order: Tensor) -> "Graph":
-        """The same graph with node `order[i]` at position `i`; the identity gives the graph itself."""
-        identity = torch.arange(self.num_nodes)
-        if order.shape != identity.shape or not torch.equal(order.cpu().long().sort().values, identity):
+        """Sorts the nodes, so that node `order[i]` comes to position `i`; returns the graph itself for the identity."""
+        order = order.cpu().long()
+        if not is_permutation(order, self.num_nodes):
             raise ValueError(
                 f"`order`, of shape {tuple(order.shape)}, must hold every node from 0 to {self.num_nodes - 1} once"
             )
-        order = order.cpu().long()
-        if torch.equal(order, identity):
+        if torch.equal(order, torch.arange(self.num_nodes)):
             return self
 
-        def take(rows: Tensor) -> Tensor:
-            return rows[order.to(rows.device)]
+        def take(tensor: Tensor) -> Tensor:
+            return tensor[order.to(tensor.device)]
 
         return replace(
             self,
-            x=self.x.select(order.to(self.x.device)) if isinstance(self.x, Csr) else take(self.x),
+            x=select_rows(self.x, order.to(self.x.device)),
             y=take(self.y),
             adj=self.adj.permute(order.to(self.device)),
             degree=take(self.degree),
@@ -188,15 +190,25 @@ class Graph:
         )
 
 
+def select_rows(x: Tensor | Csr, rows: Tensor) -> Tensor | Csr:
+    """Selects rows of dense or sparse features."""
+    return x.select(rows) if isinstance(x, Csr) else x[rows]
+
+
+def is_permutation(order: Tensor, size: int) -> bool:
+    """Returns whether `order` holds every index from 0 to `size - 1` once."""
+    return order.shape == (size,) and torch.equal(order.sort().values, torch.arange(size))
+
+
 def check_graph(graph: object) -> None:
-    """Refuses what is no graph, with the ways to make one."""
+    """Refuses an argument that is not a graph."""
     if not isinstance(graph, Graph):
         remedy = "make a graph with `load_graph`, `Graph.from_edges` or `Graph.from_data`"
         raise GraphError(wrong_type("graph", graph, remedy))
 
 
 def check_num_nodes(given: int, num_nodes: int) -> None:
-    """Refuses what was made for a graph with more or fewer nodes."""
+    """Refuses a model that was built for another number of nodes."""
     if given != num_nodes:
         raise ConfigError(
             f"`num_nodes` is {given}, but the graph has {num_nodes} nodes; build the model with `num_nodes={num_nodes}`"
@@ -205,7 +217,7 @@ def check_num_nodes(given: int, num_nodes: int) -> None:
 
 @contextmanager
 def without_warnings() -> Iterator[None]:
-    """For a graph that has been warned about before."""
+    """Silences warnings about a graph, such as one that is loaded again."""
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -215,10 +227,10 @@ def without_warnings() -> Iterator[None]:
 
 
 def normalized_adjacency(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Adjacency, Tensor]:
-    """`D^-1/2 (A + I) D^-1/2` and the degrees; directed edges are mirrored, self-loops added where missing."""
+    """Computes `D^-1/2 (A + I) D^-1/2` and the degrees; mirrors directed edges and adds missing self-loops."""
     row, col, value = _symmetric(edges, weight, num_nodes)
     degree = torch.zeros(num_nodes, dtype=torch.float64).index_add_(0, row, value)
-    # a node whose only edges weigh nothing keeps its (zero) row
+    # a node of degree zero has a row of zeros
     scale = degree.rsqrt().nan_to_num(posinf=0.0)
     normalized = (scale[row] * value * scale[col]).to(torch.float32)
     return Adjacency.from_sorted(row, col, normalized, (num_nodes, num_nodes)), degree.to(torch.float32)
@@ -231,10 +243,10 @@ def _symmetric(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Te
     row, col = key // num_nodes, key % num_nodes
     mirrored = col * num_nodes + row
     back = torch.searchsorted(key, mirrored).clamp(max=len(key) - 1)
-    two_way = key[back] == mirrored
-    uneven = two_way & (value[back] != value)
-    if not bool(two_way.all()) or bool(uneven.any()):
-        _warn(int((~two_way).sum()), len(key), int(uneven.sum()) // 2)
+    undirected = key[back] == mirrored
+    uneven = undirected & (value[back] != value)
+    if not bool(undirected.all()) or bool(uneven.any()):
+        _warn(int((~undirected).sum()), len(key), int(uneven.sum()) // 2)
         key, value = _largest(torch.cat((key, mirrored)), torch.cat((value, value)))
         row, col = key // num_nodes, key % num_nodes
     missing = torch.ones(num_nodes, dtype=torch.bool)
@@ -251,10 +263,11 @@ def _largest(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     return unique, torch.zeros(len(unique), dtype=value.dtype).scatter_reduce_(0, inverse, value, "amax")
 
 
-def _warn(one_way: int, num_edges: int, uneven: int) -> None:
-    changes = [f"{one_way:,} of {num_edges:,} edges led one way only and were made two-way"] if one_way else []
-    changes += [f"the larger of two weights counts for {uneven:,} of the edges"] if uneven else []
+def _warn(directed: int, num_edges: int, uneven: int) -> None:
+    changes = [f"made {directed:,} of {num_edges:,} edges undirected"] if directed else []
+    changes += [f"took the larger of two weights for {uneven:,} of the edges"] if uneven else []
     logger.warning(
-        "%s; to silence this, give both directions alike, or set `logging.getLogger('lazygnn').setLevel('ERROR')`",
-        ", and ".join(changes),
+        "%s; to silence this, give both directions with equal weights, or call "
+        "`logging.getLogger('lazygnn').setLevel('ERROR')`",
+        " and ".join(changes),
     )

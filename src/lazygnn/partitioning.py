@@ -1,4 +1,4 @@
-"""Cuts a graph into parts: by METIS, at random, or along the node order.
+"""Divides the nodes of a graph into parts: with METIS, at random, or along the node order.
 
 `N` nodes, `E` stored entries of the adjacency, `P` parts.
 """
@@ -6,9 +6,7 @@
 import hashlib
 import logging
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,55 +15,57 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lazygnn.checks import rises
 from lazygnn.errors import ConfigError
-from lazygnn.graph import Graph, check_graph
+from lazygnn.files import replaced
+from lazygnn.graph import Graph, check_graph, is_permutation
 from lazygnn.ops import Adjacency, row_chunks
 
 logger = logging.getLogger(__name__)
 
 PartitionMethod = Literal["metis", "random", "contiguous"]
 _FORMAT_VERSION = 1
-# one bit of a word stands for one part
+# one bit of a word represents one part
 _WORD = 64
 _MAX_DESCRIBED = 8 * _WORD
-# measured on graphs of 12 to 126 million entries, with 64-bit indices
+# per entry, measured on graphs of 12 to 126 million entries with 64-bit indices
 _METIS_BYTES = 120
 _OTHERWISE = 'choose `partition = "random"` or `partition = "contiguous"`'
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """Every node in exactly one part; no part is empty, and within a part the ids rise."""
+    """Assigns every node to one part; no part is empty, and the nodes of a part are in rising order."""
 
-    order: Tensor  # [N] int64: node ids part by part; new position -> old id, as `Graph.permute` takes it
+    order: Tensor  # [N] int64: nodes part by part, the argument of `Graph.permute`
     ptr: Tensor  # [P + 1] int64: part p is order[ptr[p]:ptr[p + 1]]
 
     @property
     def num_parts(self) -> int:
-        """Number of parts."""
+        """Returns the number of parts."""
         return len(self.ptr) - 1
 
     def part_of(self) -> Tensor:
-        """The part of every node, [N], by old id."""
-        part = torch.empty_like(self.order)
-        part[self.order] = torch.repeat_interleave(self.ptr.diff())
-        return part
+        """Returns the part of every node before the permutation, [N]."""
+        part_of = torch.empty_like(self.order)
+        part_of[self.order] = torch.repeat_interleave(self.ptr.diff())
+        return part_of
 
     def edge_cut(self, adj: Adjacency) -> float:
-        """Share of the undirected edges whose ends lie in different parts; `adj` is in the old order."""
-        part, cut = self.part_of().int(), 0
+        """Returns the share of undirected edges between different parts; `adj` is not permuted."""
+        part_of, cut = self.part_of().int(), 0
         for rows, rowptr, cols in _row_blocks(adj):
-            cut += int((torch.repeat_interleave(part[rows], rowptr.diff()) != part[cols]).sum())
+            cut += int((torch.repeat_interleave(part_of[rows], rowptr.diff()) != part_of[cols]).sum())
         num_edges = len(adj.col) - adj.num_rows
         return cut / num_edges if num_edges else 0.0
 
 
 @dataclass(frozen=True)
 class PartitionSummary:
-    """How a partition suits training part by part.
+    """What a partition costs in training.
 
-    Halos are sets of nodes around a part, counted relative to the nodes of the part. With more than 512 parts they are
-    those of 512 parts, evenly spaced.
+    The halo of a part is the set of nodes within some hops of it. Its size is relative to the size of the part. With
+    more than 512 parts, the halos are those of 512 evenly spaced parts.
     """
 
     num_parts: int
@@ -86,16 +86,16 @@ def partition(
     seed: int = 0,
     cache: Path | None = None,
 ) -> Partition:
-    """Cuts a graph into parts; the same seed gives the same parts.
+    """Divides the nodes of a graph into parts; the same seed gives the same parts.
 
     Args:
-        graph: The graph; weights of edges play no role.
+        graph: The graph; weights of edges are ignored.
         num_parts: Number of parts, from 1 to the number of nodes.
-        method: `metis` keeps neighbours together, in parts of about equal size; `random` draws parts of equal size;
-            `contiguous` slices the node order, along the parts a prepared graph was sorted by where their number is
-            the same, or else evenly.
+        method: `metis` keeps neighbors together, in parts of about equal size. `random` draws parts of equal size.
+            `contiguous` slices the node order: into the parts of a prepared graph if their number is the same, and
+            otherwise evenly.
         seed: Seed of `metis` and `random`.
-        cache: Folder in which what METIS found is kept for the next time; `default_cache()` names the usual one.
+        cache: Folder that caches the results of METIS, such as `default_cache()`.
     """
     check_graph(graph)
     if method not in get_args(PartitionMethod):
@@ -106,9 +106,9 @@ def partition(
             f"choose from 1 to {graph.num_nodes}"
         )
     if num_parts == 1 or method == "contiguous":
-        sorted_by = graph.part_ptr is not None and len(graph.part_ptr) == num_parts + 1
-        ptr = graph.part_ptr if sorted_by else equal_slices(graph.num_nodes, num_parts)
-        assert ptr is not None
+        ptr = graph.part_ptr
+        if ptr is None or len(ptr) != num_parts + 1:
+            ptr = equal_slices(graph.num_nodes, num_parts)
         return Partition(torch.arange(graph.num_nodes), ptr)
     if method == "random":
         return _from_parts(_random_parts(graph.num_nodes, num_parts, seed), num_parts)
@@ -123,21 +123,21 @@ def partition(
 
 
 def default_cache() -> Path:
-    """The folder named by the environment variable `LAZYGNN_CACHE`, or else `~/.cache/lazygnn`."""
-    named = os.environ.get("LAZYGNN_CACHE")
-    return Path(named) if named else Path.home() / ".cache" / "lazygnn"
+    """Returns the folder in the environment variable `LAZYGNN_CACHE`, or `~/.cache/lazygnn`."""
+    folder = os.environ.get("LAZYGNN_CACHE")
+    return Path(folder) if folder else Path.home() / ".cache" / "lazygnn"
 
 
 def equal_slices(num_nodes: int, num_parts: int) -> Tensor:
-    """Where equal slices of the node order begin and end, [P + 1]; their sizes differ by one at most."""
+    """Returns the bounds of equal slices of the node order, [P + 1]; their sizes differ by at most one."""
     return torch.arange(num_parts + 1) * num_nodes // num_parts
 
 
 def describe(graph: Graph, partition: Partition, num_layers: int) -> PartitionSummary:
-    """Counts what a partition costs: edges cut, and how many nodes lie within one and `num_layers` hops of a part.
+    """Measures a partition: the edges cut, and the halos of one and of `num_layers` hops.
 
     Args:
-        graph: As it was cut, not yet permuted.
+        graph: The graph before it is permuted.
         partition: Its parts.
         num_layers: Hops of the deeper halo.
     """
@@ -145,28 +145,27 @@ def describe(graph: Graph, partition: Partition, num_layers: int) -> PartitionSu
         raise ValueError(f"`num_layers` must not be negative, got {num_layers}")
     sizes = partition.ptr.diff()
     chosen = equal_slices(partition.num_parts, min(partition.num_parts, _MAX_DESCRIBED))[:-1]
-    near, deep = [], []
+    one_hop, deep = [], []
     for parts in chosen.split(_WORD):
         halos = _halos(graph.adj, partition, parts.tolist(), max(num_layers, 1))
-        near.append(halos[1])
+        one_hop.append(halos[1])
         deep.append(halos[num_layers])
-    one_hop = np.concatenate(near)
     return PartitionSummary(
         num_parts=partition.num_parts,
         smallest_part=int(sizes.min()),
         largest_part=int(sizes.max()),
         edge_cut=partition.edge_cut(graph.adj),
-        mean_halo=float(one_hop.mean()),
-        max_halo=float(one_hop.max()),
+        mean_halo=float(np.concatenate(one_hop).mean()),
+        max_halo=float(np.concatenate(one_hop).max()),
         num_layers=num_layers,
         mean_deep_halo=float(np.concatenate(deep).mean()),
     )
 
 
 def _halos(adj: Adjacency, partition: Partition, parts: list[int], num_hops: int) -> list[np.ndarray]:
-    """Size of the halo after 0, 1, ... hops relative to the part, for up to 64 parts at a time.
+    """Returns the sizes of the halos after 0, 1, ... hops relative to the parts, for at most 64 parts.
 
-    Bit `i` of a node's word says that part `parts[i]` reaches the node; a hop is the union over its neighbours.
+    Bit `i` of a node's word is set if part `parts[i]` reaches the node. A hop is the union over its neighbors.
     """
     bounds = partition.ptr.tolist()
     members = [partition.order[bounds[part] : bounds[part + 1]].numpy() for part in parts]
@@ -185,30 +184,28 @@ def _halos(adj: Adjacency, partition: Partition, parts: list[int], num_hops: int
 def _union_of_neighbors(adj: Adjacency, words: np.ndarray) -> np.ndarray:
     union = np.empty_like(words)
     for rows, rowptr, cols in _row_blocks(adj):
-        # no row is empty, each has its self-loop
+        # no row is empty, since each has a self-loop
         union[rows] = np.bitwise_or.reduceat(words[cols.numpy()], rowptr[:-1].numpy())
     return union
 
 
 def _row_blocks(adj: Adjacency) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Goes through a matrix a few million entries at a time: rows, row pointers from 0, columns."""
+    """Yields a matrix a few million entries at a time: rows, row pointers from 0, columns."""
     rowptr = adj.rowptr.cpu().long()
     for start, stop in row_chunks(rowptr):
         first, last = int(rowptr[start]), int(rowptr[stop])
         yield slice(start, stop), rowptr[start : stop + 1] - first, adj.col[first:last].cpu()
 
 
-def _from_parts(part: Tensor, num_parts: int) -> Partition:
+def _from_parts(part_of: Tensor, num_parts: int) -> Partition:
     ptr = torch.zeros(num_parts + 1, dtype=torch.long)
-    torch.cumsum(torch.bincount(part, minlength=num_parts), 0, out=ptr[1:])
-    return Partition(torch.argsort(part, stable=True), ptr)
+    torch.cumsum(torch.bincount(part_of, minlength=num_parts), 0, out=ptr[1:])
+    return Partition(torch.argsort(part_of, stable=True), ptr)
 
 
 def _random_parts(num_nodes: int, num_parts: int, seed: int) -> Tensor:
     shuffled = torch.randperm(num_nodes, generator=torch.Generator().manual_seed(seed))
-    part = torch.empty_like(shuffled)
-    part[shuffled] = torch.repeat_interleave(equal_slices(num_nodes, num_parts).diff())
-    return part
+    return Partition(shuffled, equal_slices(num_nodes, num_parts)).part_of()
 
 
 def _metis_parts(adj: Adjacency, num_parts: int, seed: int) -> Tensor:
@@ -216,21 +213,20 @@ def _metis_parts(adj: Adjacency, num_parts: int, seed: int) -> Tensor:
         import pymetis
     except ImportError as error:
         raise ImportError(
-            "cutting a graph with METIS needs `pymetis`; install it with `pip install 'pymetis>=2025.2'`, or "
-            f"{_OTHERWISE}, which need nothing"
+            "`partition = \"metis\"` needs `pymetis`; install it with `pip install 'pymetis>=2025.2'`, or "
+            f"{_OTHERWISE}, which need no package"
         ) from error
-    # METIS wants a symmetric pattern without self-loops; that of a graph is symmetric by construction
+    # METIS needs a symmetric pattern without self-loops; the adjacency of a graph is symmetric
     neighbors = pymetis.CSRAdjacency(*_without_loops(adj, pymetis.zero_copy_dtype()))
     try:
         found = pymetis.part_graph(num_parts, neighbors, options=pymetis.Options(seed=seed % 2**31))
     except (MemoryError, RuntimeError) as error:
         size = len(adj.col) * _METIS_BYTES / 1e9
         raise ConfigError(
-            f"METIS could not cut the graph into {num_parts} parts ({error}); it takes about {size:.1f} GB of memory "
-            f"for {len(adj.col)} entries: free as much, or {_OTHERWISE}"
+            f"METIS could not divide the graph into {num_parts} parts ({error}); it needs about {size:.1f} GB of "
+            f"memory for {len(adj.col)} entries: free memory, or {_OTHERWISE}"
         ) from error
-    part = torch.from_numpy(np.array(found.vertex_part, dtype=np.int64))
-    return _fill_empty(part, num_parts)
+    return _fill_empty(torch.from_numpy(np.array(found.vertex_part, dtype=np.int64)), num_parts)
 
 
 def _without_loops(adj: Adjacency, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
@@ -240,29 +236,29 @@ def _without_loops(adj: Adjacency, dtype: np.dtype) -> tuple[np.ndarray, np.ndar
         )
     rowptr, col = np.zeros(adj.num_rows + 1, dtype=dtype), np.empty(len(adj.col), dtype=dtype)
     end = 0
-    for rows, local, cols in _row_blocks(adj):
-        row = torch.repeat_interleave(local.diff())
+    for rows, block_ptr, cols in _row_blocks(adj):
+        row = torch.repeat_interleave(block_ptr.diff())
         others = cols != row + rows.start
         kept = cols[others].numpy()
-        rowptr[rows.start + 1 : rows.stop + 1] = torch.bincount(row[others], minlength=len(local) - 1).numpy()
+        rowptr[rows.start + 1 : rows.stop + 1] = torch.bincount(row[others], minlength=len(block_ptr) - 1).numpy()
         col[end : end + len(kept)] = kept
         end += len(kept)
     return rowptr.cumsum(dtype=dtype), col[:end]
 
 
-def _fill_empty(part: Tensor, num_parts: int) -> Tensor:
-    """Gives every part without a node the last node of a part that is then the largest."""
-    sizes = torch.bincount(part, minlength=num_parts).numpy()
+def _fill_empty(part_of: Tensor, num_parts: int) -> Tensor:
+    """Moves the last node of the largest part to each empty part in turn."""
+    sizes = torch.bincount(part_of, minlength=num_parts).numpy()
     empty = np.flatnonzero(sizes == 0).tolist()
     if not empty:
-        return part
-    found = _from_parts(part, num_parts)
-    for to in empty:
+        return part_of
+    found = _from_parts(part_of, num_parts)
+    for part in empty:
         largest = int(sizes.argmax())
         sizes[largest] -= 1
-        sizes[to] = 1
-        part[found.order[found.ptr[largest] + sizes[largest]]] = to
-    return part
+        sizes[part] = 1
+        part_of[found.order[found.ptr[largest] + sizes[largest]]] = part
+    return part_of
 
 
 def _cache_key(adj: Adjacency, method: str, num_parts: int, seed: int) -> str:
@@ -273,37 +269,32 @@ def _cache_key(adj: Adjacency, method: str, num_parts: int, seed: int) -> str:
 
 
 def _read(file: Path, num_nodes: int, num_parts: int) -> Partition | None:
-    """What an earlier call has stored; `None` if there is nothing that can be used."""
+    """Reads a cached partition; returns `None` if it is missing or corrupt."""
     if not file.is_file():
         return None
     try:
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            order, ptr = arrays["order"], arrays["ptr"]
+            order, ptr = torch.from_numpy(arrays["order"]), torch.from_numpy(arrays["ptr"])
         _check(order, ptr, num_nodes, num_parts)
-    # a broken archive can fail in any of the layers below (zip, zlib, numpy's header parser)
+    # a corrupt archive can fail in zip, zlib or numpy's header parser
     except Exception as error:
-        logger.warning("partition file `%s` cannot be used (%s): the graph is cut again", file, error)
+        logger.warning("the cached partition `%s` is corrupt (%s) and is computed again", file, error)
         return None
-    return Partition(torch.from_numpy(order), torch.from_numpy(ptr))
+    return Partition(order, ptr)
 
 
-def _check(order: np.ndarray, ptr: np.ndarray, num_nodes: int, num_parts: int) -> None:
-    if order.dtype != np.int64 or ptr.dtype != np.int64 or order.shape != (num_nodes,) or ptr.shape != (num_parts + 1,):
-        raise ValueError(f"arrays of shape {order.shape} and {ptr.shape}, of type {order.dtype} and {ptr.dtype}")
-    if ptr[0] != 0 or ptr[-1] != num_nodes or (np.diff(ptr) < 1).any():
+def _check(order: Tensor, ptr: Tensor, num_nodes: int, num_parts: int) -> None:
+    if order.dtype != torch.int64 or ptr.dtype != torch.int64 or len(ptr) != num_parts + 1:
+        raise ValueError(f"{len(ptr) - 1} parts, of type {order.dtype} and {ptr.dtype}")
+    if not rises(ptr, num_nodes, by=1):
         raise ValueError(f"parts that do not rise from 0 to {num_nodes}")
-    if (np.sort(order) != np.arange(num_nodes)).any():
-        raise ValueError("an order that does not name every node once")
+    if not is_permutation(order, num_nodes):
+        raise ValueError("an order that does not hold every node once")
 
 
 def _write(file: Path, found: Partition) -> None:
-    unfinished = file.with_name(f".{file.name}.{secrets.token_hex(4)}.part")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as stream:
+        with replaced(file) as unfinished, unfinished.open("wb") as stream:
             np.savez(stream, order=found.order.numpy(), ptr=found.ptr.numpy())
-        unfinished.replace(file)
     except OSError as error:
-        logger.warning("the partition cannot be kept in `%s` (%s): it will be worked out again", file.parent, error)
-        with suppress(OSError):
-            unfinished.unlink()
+        logger.warning("the partition cannot be cached in `%s` (%s)", file.parent, error)

@@ -21,19 +21,19 @@ def write(path: Path, num_nodes: int) -> Path:
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the data folder of the machine it runs on."""
+    """Hides the data folder of the machine."""
     monkeypatch.delenv("LAZYGNN_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_path_is_used_as_it_is(tmp_path: Path) -> None:
     path = write(tmp_path / "sub" / "mine.npz", 2)
     write(tmp_path / "root" / "mine.npz", 3)
     assert load_graph(path, root=tmp_path / "root").num_nodes == 2
     assert load_graph("sub/mine.npz").num_nodes == 2
 
 
-def test_a_name_is_looked_up_in_root_then_the_environment_then_data(
+def test_a_name_is_searched_in_root_then_the_environment_then_data(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "data" / "mine.npz", 2)
@@ -66,7 +66,7 @@ def test_a_missing_file_is_named() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
-    message = r"unknown data set `coar`: no file `.*coar.npz`; let `--root` or .* of that file, or choose one of: "
+    message = r"unknown data set `coar`: no file `.*coar.npz`; set `--root` or .* to its folder, or choose one of: "
     with pytest.raises(GraphError, match=message) as error:
         load_graph("coar", root=tmp_path)
     for known in ("wordnet-small", *SOURCES):
@@ -74,7 +74,7 @@ def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
-def test_a_public_data_set_is_fetched_and_read_by_its_reader(
+def test_a_public_data_set_is_downloaded_and_read_by_its_reader(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path_graph: Graph
 ) -> None:
     calls: list[Any] = []
@@ -93,7 +93,7 @@ def test_a_public_data_set_is_fetched_and_read_by_its_reader(
     assert calls == [(name, tmp_path), (tmp_path / "raw", name)]
 
 
-@pytest.mark.skipif(not (SHARED / "cora.npz").is_file(), reason="the shared data folder is not here")
+@pytest.mark.skipif(not (SHARED / "cora.npz").is_file(), reason="the shared data folder is missing")
 def test_cora() -> None:
     graph = load_graph("cora", root=SHARED)
     assert isinstance(graph.x, Csr)

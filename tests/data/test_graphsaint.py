@@ -11,7 +11,7 @@ import torch
 from lazygnn.data.graphsaint import read_saint
 from lazygnn.errors import GraphError
 
-# five nodes, the last in no role
+# five nodes, the last without a role
 EDGES = ((0, 1), (1, 0), (1, 2), (2, 1), (3, 4), (4, 3))
 FEATURES = np.arange(10.0).reshape(5, 2) / 3
 CLASSES = {"0": 2, "1": 0, "2": 1, "3": 0, "4": 1}
@@ -72,7 +72,7 @@ def test_node_without_an_entry_has_no_label(tmp_path: Path, labels: dict[str, An
     assert graph.task.labeled(graph.y)[:4].all()
 
 
-def test_files_may_lie_in_a_folder_raw(tmp_path: Path) -> None:
+def test_files_may_be_in_a_folder_raw(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     write(tmp_path / "raw")
     assert read_saint(tmp_path, "tiny").num_nodes == 5
@@ -91,13 +91,13 @@ def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["adj_full.npz", "feats.npy", "class_map.json", "role.json"])
-@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "text"])
-def test_damaged_file_is_named(tmp_path: Path, name: str, damage: str) -> None:
+@pytest.mark.parametrize("change", ["empty", "cut", "garbage", "text"])
+def test_corrupt_file_is_named(tmp_path: Path, name: str, change: str) -> None:
     path = write(tmp_path) / name
     whole = path.read_bytes()
     path.write_bytes(
         {"empty": b"", "cut": whole[: len(whole) // 2], "garbage": bytes(range(256)), "text": b"<!DOCTYPE html>"}[
-            damage
+            change
         ]
     )
     with pytest.raises(GraphError, match=rf"(?s){name}` cannot be read .*download it again"):
@@ -105,14 +105,14 @@ def test_damaged_file_is_named(tmp_path: Path, name: str, damage: str) -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"{", b"["), (b"}", b" "), (b"'<f8'", b"'|O8'"), (b"(5, 2)", b"(5, 9)")])
-def test_damaged_header_of_the_features_is_reported(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_corrupt_header_of_the_features_is_reported(tmp_path: Path, old: bytes, new: bytes) -> None:
     path = write(tmp_path) / "feats.npy"
     path.write_bytes(path.read_bytes().replace(old, new, 1))
     with pytest.raises(GraphError, match=r"(?s)feats\.npy` cannot be read"):
         read_saint(tmp_path, "tiny")
 
 
-def test_damaged_array_in_the_archive_is_reported(tmp_path: Path) -> None:
+def test_corrupt_array_in_the_archive_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path) / "adj_full.npz"
     with zipfile.ZipFile(path) as archive:
         offset = archive.getinfo("indices.npy").header_offset
@@ -149,8 +149,8 @@ def test_archive_in_place_of_the_features_is_refused(tmp_path: Path) -> None:
         ({"feats": np.zeros(5)}, r"feats\.npy` holds float64 of shape \(5,\), not numbers of shape"),
         ({"feats": np.zeros((5, 0))}, r"feats\.npy` holds float64 of shape \(5, 0\), not numbers of shape"),
         ({"feats": np.full((5, 2), "a")}, r"feats\.npy` holds <U1 of shape \(5, 2\), not numbers"),
-        ({"feats": np.diag([1, 2, np.nan, 3, 4])}, r"feats\.npy` has a value in row 2 that is no finite float32"),
-        ({"feats": np.diag([1, 2, 3, 1e300, 4])}, r"feats\.npy` has a value in row 3 that is no finite float32"),
+        ({"feats": np.diag([1, 2, np.nan, 3, 4])}, r"feats\.npy` has a value in row 2 that is not a finite float32"),
+        ({"feats": np.diag([1, 2, 3, 1e300, 4])}, r"feats\.npy` has a value in row 3 that is not a finite float32"),
         (
             {"feats": np.zeros((6, 2))},
             r"adj_full\.npz` has shape \[5, 5\] and 6 row pointers, but `feats.npy` has 6 rows",
@@ -165,7 +165,7 @@ def test_archive_in_place_of_the_features_is_refused(tmp_path: Path) -> None:
         ({"indptr": np.array([0, 1, 3, 4, 5, 7])}, r"adj_full\.npz` has row pointers that do not rise from 0 to 6"),
         ({"indptr": np.array([0, 3, 1, 4, 5, 6])}, r"adj_full\.npz` has row pointers that do not rise from 0 to 6"),
         ({"class_map": []}, r"class_map\.json` holds a JSON `list`, not an object"),
-        ({"class_map": {}}, r"class_map\.json` names no node"),
+        ({"class_map": {}}, r"class_map\.json` is empty"),
         ({"class_map": {"5": 1}}, r"class_map\.json` names node '5'; nodes go from 0 to 4"),
         ({"class_map": {"-1": 1}}, r"class_map\.json` names node '-1'"),
         ({"class_map": {"a": 1}}, r"class_map\.json` names node 'a'"),
@@ -176,12 +176,12 @@ def test_archive_in_place_of_the_features_is_refused(tmp_path: Path) -> None:
         ({"class_map": CLASSES | {"1": True}}, r"class_map\.json` gives node 1 the class True"),
         ({"class_map": CLASSES | {"1": -2}}, r"class_map\.json` gives node 1 the class -2"),
         ({"class_map": CLASSES | {"1": [0, 1]}}, r"class_map\.json` gives node 1 the class \[0, 1\]"),
-        ({"class_map": LABELS | {"1": 3}}, r"class_map\.json` gives node 1 no list of 3 labels"),
-        ({"class_map": LABELS | {"1": [0, 1]}}, r"class_map\.json` gives node 1 no list of 3 labels"),
-        ({"class_map": dict.fromkeys("01234", ())}, r"class_map\.json` gives node 0 no list of 0 labels"),
+        ({"class_map": LABELS | {"1": 3}}, r"class_map\.json` does not give node 1 a list of 3 labels"),
+        ({"class_map": LABELS | {"1": [0, 1]}}, r"class_map\.json` does not give node 1 a list of 3 labels"),
+        ({"class_map": dict.fromkeys("01234", ())}, r"class_map\.json` does not give node 0 a list of 0 labels"),
         (
             {"class_map": LABELS | {"3": [0, 2, 1]}},
-            r"class_map\.json` gives node 3 the label 2; each entry of such a list",
+            r"class_map\.json` gives node 3 the label 2; the entries of a list",
         ),
         ({"class_map": LABELS | {"3": [0, 0.5, 1]}}, r"class_map\.json` gives node 3 the label 0.5"),
         ({"class_map": LABELS | {"3": [0, [1], 1]}}, r"class_map\.json` gives node 3 the label \[1\]"),
@@ -199,7 +199,7 @@ def test_archive_in_place_of_the_features_is_refused(tmp_path: Path) -> None:
         ({"class_map": CLASSES | {"3": -1}}, r"role\.json` names node 3 in `te`, but it has no label"),
     ],
 )
-def test_content_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_inconsistent_content_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     write(tmp_path, **changes)
     with pytest.raises(GraphError, match=message):
         read_saint(tmp_path, "tiny")

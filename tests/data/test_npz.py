@@ -111,8 +111,8 @@ def test_a_graph_without_labels_is_read(tmp_path: Path) -> None:
     ("missing", "message"),
     [
         ("edge_index", r"field `edge_index` is missing; store the edges as integers, \[2, num_edges\]"),
-        ("y", r"field `y` is missing beside `train_mask`; store labels and masks together, or neither"),
-        ("train_mask", r"field `train_mask` is missing beside `y`; store labels and masks together, or neither"),
+        ("y", r"field `y` is missing, but `train_mask` is there; store labels and masks together, or neither"),
+        ("train_mask", r"field `train_mask` is missing, but `y` is there; store labels and masks together, or neither"),
         ("x_indptr", r"field `x_indptr` is missing; store features as `x`, or sparse as x_indptr, x_indices, x_data"),
         ("x_indices", r"field `x_indices` is missing"),
         ("x_data", r"field `x_data` is missing"),
@@ -132,9 +132,12 @@ def test_a_missing_field_is_named_with_the_file(tmp_path: Path, missing: str, me
     ("changes", "message"),
     [
         ({"x_indptr": np.array([0, 2, 2, 3])}, r"field `x_indptr` has 4 entries; 4 rows need 5"),
-        ({"x_indptr": np.array([0, 2, 1, 3, 4])}, r"the row pointers of sparse `x` do not fit its entries; they must"),
-        ({"x_indptr": np.array([1, 2, 2, 3, 4])}, r"the row pointers of sparse `x` do not fit"),
-        ({"x_indptr": np.array([0, 2, 2, 3, 3])}, r"the row pointers of sparse `x` do not fit"),
+        (
+            {"x_indptr": np.array([0, 2, 1, 3, 4])},
+            r"the row pointers of sparse `x` do not match its entries; they must",
+        ),
+        ({"x_indptr": np.array([1, 2, 2, 3, 4])}, r"the row pointers of sparse `x` do not match"),
+        ({"x_indptr": np.array([0, 2, 2, 3, 3])}, r"the row pointers of sparse `x` do not match"),
         ({"x_indptr": np.array([0, 2, 2, 3, 5])}, r"field `x_indptr` holds 5; its entries go from 0 to 4"),
         ({"x_indptr": np.array([0, -1, 2, 3, 4])}, r"field `x_indptr` holds -1; its entries go from 0 to 4"),
         # would be 2 in 32 bits
@@ -145,7 +148,7 @@ def test_a_missing_field_is_named_with_the_file(tmp_path: Path, missing: str, me
         ({"x_indices": np.array([0, 2, 1, 3])}, r"field `x_indices` holds 3; its entries go from 0 to 2"),
         ({"x_indices": np.array([0, 2, -1, 0])}, r"field `x_indices` holds -1; its entries go from 0 to 2"),
         ({"x_indices": np.array([0, 2, 1, -(2**63)])}, r"field `x_indices` holds -9223372036854775808; its entries"),
-        ({"x_indices": np.array([0, 2, 1])}, r"the row pointers of sparse `x` do not fit"),
+        ({"x_indices": np.array([0, 2, 1])}, r"the row pointers of sparse `x` do not match"),
         ({"x_data": np.ones(3)}, r"field `x_indptr` holds 4; its entries go from 0 to 3"),
         (
             {"x_data": np.array(["1"] * 4)},
@@ -163,7 +166,7 @@ def test_a_missing_field_is_named_with_the_file(tmp_path: Path, missing: str, me
         ({"edge_index": np.array([[0], [9]])}, r"`edge_index` holds 9, but `x` has 4 rows"),
     ],
 )
-def test_broken_fields_are_refused_with_the_name_of_the_file(tmp_path: Path, changes: Arrays, message: str) -> None:
+def test_wrong_fields_are_refused_with_the_name_of_the_file(tmp_path: Path, changes: Arrays, message: str) -> None:
     path = write(tmp_path, sparse_arrays() | changes)
     with pytest.raises(GraphError, match=message) as error:
         read_npz(path)
@@ -179,12 +182,12 @@ def test_class_names_must_fit_several_labels(tmp_path: Path) -> None:
 def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, dense_arrays())
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(GraphError, match=r"mine.npz: not an .npz file \(.* cut short\); write it again"):
+    with pytest.raises(GraphError, match=r"mine.npz: not an .npz file \(.* truncated\); write it again"):
         read_npz(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04", pickle.dumps([1])])
-def test_what_is_no_archive_is_called_that(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_an_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "mine.npz"
     path.write_bytes(content)
     with pytest.raises(GraphError, match=r"mine.npz: not an .npz file \(not a zip archive") as error:
@@ -192,7 +195,7 @@ def test_what_is_no_archive_is_called_that(tmp_path: Path, content: bytes) -> No
     assert not any(word in str(error.value) for word in ("pickle", "trust"))
 
 
-def test_an_archive_behind_something_else_is_refused(tmp_path: Path) -> None:
+def test_an_archive_after_other_bytes_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, dense_arrays())
     path.write_bytes(b"hello" + path.read_bytes())
     assert zipfile.is_zipfile(path)
@@ -200,7 +203,7 @@ def test_an_archive_behind_something_else_is_refused(tmp_path: Path) -> None:
         read_npz(path)
 
 
-def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+def test_a_corrupt_archive_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, dense_arrays())
     path.write_bytes(path.read_bytes().replace(b"NUMPY\x01", b"NUMPY\x09"))
     with pytest.raises(GraphError, match=r"mine.npz: not a readable .npz file \(.*\); write it again"):
@@ -211,11 +214,11 @@ def test_a_single_array_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.npz"
     with path.open("wb") as file:
         np.save(file, np.ones(3))
-    with pytest.raises(GraphError, match=r"mine.npz: this is a single array; store several named ones with"):
+    with pytest.raises(GraphError, match=r"mine.npz: this is a single array; store several named arrays with"):
         read_npz(path)
 
 
-def test_a_member_that_is_no_array_is_refused(tmp_path: Path) -> None:
+def test_a_member_that_is_not_an_array_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, {name: array for name, array in sparse_arrays().items() if name != "x_shape"})
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("x_shape.npy", b"4 times 3")
@@ -238,7 +241,7 @@ def test_a_pickled_array_is_refused_and_runs_no_code(tmp_path: Path, field: str)
     marker = tmp_path / "ran"
     poison = np.empty(1, dtype=object)
     poison[0] = _Marker(marker)
-    # the object does what it threatens
+    # the standard unpickler runs it
     pickle.loads(pickle.dumps(poison[0]))
     assert marker.exists()
     marker.unlink()
@@ -301,7 +304,7 @@ def _cast(array: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def load_or_refuse(path: Path) -> None:
-    """A graph that holds together, or a `GraphError`; anything else is a bug."""
+    """Loads a consistent graph or raises a `GraphError`; anything else is a bug."""
     try:
         graph = load_graph(path)
     except GraphError:
@@ -310,8 +313,8 @@ def load_or_refuse(path: Path) -> None:
     assert graph.adj.value.isfinite().all()
     values = graph.x.value if isinstance(graph.x, Csr) else graph.x
     assert values.isfinite().all()
-    labelled = graph.task.labeled(graph.y)
-    assert all(labelled[mask].all() for mask in graph.masks.values())
+    labeled = graph.task.labeled(graph.y)
+    assert all(labeled[mask].all() for mask in graph.masks.values())
     assert graph.task.num_outputs >= 1
 
 

@@ -48,7 +48,7 @@ def write(folder: Path, changes: dict[str, str | bytes | None] | None = None, *,
 
 
 @pytest.mark.parametrize("ending", [".csv.gz", ".csv"])
-def test_graph_is_the_one_in_the_files(tmp_path: Path, parser: str, ending: str) -> None:
+def test_all_fields_are_read(tmp_path: Path, parser: str, ending: str) -> None:
     graph = read_ogb(write(tmp_path, ending=ending), "tiny")
     expected = np.array([[0.1, -2.5], [1e-3, 4], [-0.057943, 0], [3, 1.17549435e-38]], dtype=np.float32)
     assert torch.equal(torch.as_tensor(graph.x), torch.from_numpy(expected))
@@ -66,7 +66,7 @@ def test_graph_is_the_one_in_the_files(tmp_path: Path, parser: str, ending: str)
 
 
 @pytest.mark.parametrize("label", ["3\nnan\n1\n0\n", "3.0\nnan\n1.0\n0.0"])
-def test_label_nan_means_unknown_and_in_no_split(tmp_path: Path, parser: str, label: str) -> None:
+def test_label_nan_is_unknown_and_left_out_of_the_splits(tmp_path: Path, parser: str, label: str) -> None:
     graph = read_ogb(
         write(tmp_path, {"raw/node-label": label, "split/time/test": "1\n3\n", "split/time/valid": ""}), "tiny"
     )
@@ -89,7 +89,7 @@ def test_graph_without_edges_is_read(tmp_path: Path, parser: str) -> None:
 
 def test_arrow_and_numpy_read_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
-    # small blocks, so that lines are cut
+    # small blocks, so that they end within lines
     monkeypatch.setattr(ogb, "_BLOCK_BYTES", 1 << 12)
     rng = np.random.default_rng(0)
     floats = rng.standard_normal((1000, 7)) * 10.0 ** rng.integers(-30, 30, (1000, 7))
@@ -116,7 +116,7 @@ def test_arrow_and_numpy_read_the_same_numbers(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 1000])
-def test_blocks_join_to_the_file_whatever_their_size(
+def test_blocks_of_any_size_join_to_the_file(
     tmp_path: Path, parser: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ogb, "_BLOCK_BYTES", size)
@@ -143,14 +143,14 @@ def test_missing_file_is_named(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "text"])
-def test_damaged_file_is_named(tmp_path: Path, parser: str, name: str, damage: str) -> None:
+@pytest.mark.parametrize("change", ["empty", "cut", "garbage", "text"])
+def test_corrupt_file_is_named(tmp_path: Path, parser: str, name: str, change: str) -> None:
     whole = gzip.compress(FILES[name].encode())
-    damaged = {"cut": whole[: len(whole) // 2], "garbage": bytes(range(256)), "text": b"<html>", "empty": b""}[damage]
-    write(tmp_path, {name: damaged})
-    # a file without a byte is, for Python, an empty archive
-    message = "is empty|holds|has 0 rows|`train_mask` is empty" if damage == "empty" else "cannot be read"
-    if damage == "empty" and name in ("split/time/valid", "split/time/test"):
+    changed = {"cut": whole[: len(whole) // 2], "garbage": bytes(range(256)), "text": b"<html>", "empty": b""}[change]
+    write(tmp_path, {name: changed})
+    # Python reads a file of zero bytes as an empty archive
+    message = "is empty|holds|has 0 rows|`train_mask` is empty" if change == "empty" else "cannot be read"
+    if change == "empty" and name in ("split/time/valid", "split/time/test"):
         assert len(read_ogb(tmp_path, "tiny").masks) == 2
         return
     with pytest.raises(GraphError, match=f"(?s){message}"):
@@ -175,15 +175,18 @@ def test_damaged_file_is_named(tmp_path: Path, parser: str, name: str, damage: s
         ({"raw/node-feat": '1,2\n1,"2"\n1,2\n1,2\n'}, r"node-feat\.csv\.gz` cannot be read"),
         (
             {"raw/node-feat": "1,2\n1,nan\n1,2\n1,2\n"},
-            r"node-feat\.csv\.gz` has a value in row 1 that is no finite float32",
+            r"node-feat\.csv\.gz` has a value in row 1 that is not a finite float32",
         ),
-        ({"raw/node-feat": "1,2\n1,2\n1,2\n1,1e300\n"}, r"node-feat\.csv\.gz` has a value in row 3 that is no finite"),
+        (
+            {"raw/node-feat": "1,2\n1,2\n1,2\n1,1e300\n"},
+            r"node-feat\.csv\.gz` has a value in row 3 that is not a finite",
+        ),
         ({"raw/edge": "0,1\n2,4\n3,2\n"}, r"edge\.csv\.gz` names node 4; nodes go from 0 to 3"),
         ({"raw/edge": "0,1\n-1,3\n3,2\n"}, r"edge\.csv\.gz` names node -1; nodes go from 0 to 3"),
         ({"raw/edge": "0,1\n1,nan\n3,2\n"}, r"edge\.csv\.gz` cannot be read"),
         ({"raw/edge": "0,1\n# 1,2\n3,2\n"}, r"edge\.csv\.gz` cannot be read"),
         ({"raw/edge": "0,1,1\n"}, r"edge\.csv\.gz` cannot be read"),
-        ({"raw/node-label": "0,1\n" * 4}, r"node-label\.csv\.gz` has 2 columns; only graphs with one class"),
+        ({"raw/node-label": "0,1\n" * 4}, r"node-label\.csv\.gz` has 2 columns; OGB files must have one class"),
         ({"raw/node-label": "0\n1\n2\n"}, r"node-label\.csv\.gz` has 3 rows, 4 were expected"),
         (
             {"raw/node-label": "0\n1\n0.5\n2\n"},
@@ -192,10 +195,10 @@ def test_damaged_file_is_named(tmp_path: Path, parser: str, name: str, damage: s
         ({"raw/node-label": "0\n1\n-2\n2\n"}, r"node-label\.csv\.gz` has label -2.0 in row 2"),
         ({"raw/node-label": "0\n1\ninf\n2\n"}, r"node-label\.csv\.gz` has label inf in row 2"),
         ({"split/time/valid": "4\n"}, r"valid\.csv\.gz` names node 4; nodes go from 0 to 3"),
-        ({"split/time/valid": "2\n"}, r"valid\.csv\.gz` names node 2, which another split names too"),
+        ({"split/time/valid": "2\n"}, r"valid\.csv\.gz` names node 2, which is in another split too"),
     ],
 )
-def test_content_that_does_not_fit_is_refused(
+def test_inconsistent_content_is_refused(
     tmp_path: Path, parser: str, changes: dict[str, str | bytes | None], message: str
 ) -> None:
     write(tmp_path, changes)
@@ -203,7 +206,7 @@ def test_content_that_does_not_fit_is_refused(
         read_ogb(tmp_path, "tiny")
 
 
-def test_split_must_be_clear(tmp_path: Path) -> None:
+def test_split_must_be_unique(tmp_path: Path) -> None:
     (write(tmp_path) / "split" / "sales_ranking").mkdir()
     with pytest.raises(GraphError, match=r"split` has \['time', 'sales_ranking'\]; it must have one folder of"):
         read_ogb(tmp_path, "tiny")

@@ -17,7 +17,7 @@ from lazygnn.data.planetoid import read_planetoid
 from lazygnn.errors import GraphError
 from lazygnn.ops import Csr
 
-# Seven nodes, four of them in `allx`. The test index is out of order, and node 5 is in the test range but not in it.
+# Seven nodes, four of them in `allx`. The test index is not sorted, and node 5 of the test range is missing in it.
 ALLX = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 2], [3, 0, 1]])
 TX = np.array([[0, 7, 0], [5, 0, 5]])
 ALLY = np.eye(2)[[0, 1, 1, 0]]
@@ -39,7 +39,7 @@ class _Python2Pickler(pickle._Pickler):
 def python2_pickle(content: object) -> bytes:
     file = io.BytesIO()
     _Python2Pickler(file, protocol=2).dump(content)
-    # since then the modules have moved
+    # the modules had other names then
     data = file.getvalue().replace(b"cscipy.sparse._csr\n", b"cscipy.sparse.csr\n")
     return data.replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
 
@@ -74,7 +74,7 @@ def csr(x: np.ndarray, **fields: object) -> object:
     ],
     ids=["python2", "protocol2", "protocol4"],
 )
-def test_graph_is_the_one_in_the_files(tmp_path: Path, dump: Callable[[object], bytes]) -> None:
+def test_all_fields_are_read(tmp_path: Path, dump: Callable[[object], bytes]) -> None:
     graph = read_planetoid(write(tmp_path, dump), "tiny")
 
     assert isinstance(graph.x, Csr)
@@ -114,7 +114,7 @@ def test_node_without_a_class_is_in_no_split(tmp_path: Path) -> None:
     assert graph.masks["val"].nonzero()[:, 0].tolist() == [2]
 
 
-def test_files_may_lie_in_a_folder_raw(tmp_path: Path) -> None:
+def test_files_may_be_in_a_folder_raw(tmp_path: Path) -> None:
     (tmp_path / "raw").mkdir()
     write(tmp_path / "raw")
     assert read_planetoid(tmp_path, "tiny").num_nodes == 7
@@ -182,7 +182,7 @@ def test_hostile_pickles_would_run_in_the_standard_unpickler(tmp_path: Path) -> 
         b"\x80\x02cnumpy\nndarray\n)R.",
         # an array of a class other than ndarray
         b"\x80\x02cnumpy.core.multiarray\n_reconstruct\nc__builtin__\nlist\nK\x00\x85U\x01b\x87R.",
-        # state for the stand-ins themselves: it must not change them for the next file
+        # state for the records themselves: it must not change them for the next file
         b"\x80\x02cnumpy\ndtype\n}U\x04codeU\x02f8sb.",
         b"\x80\x02cnumpy\ndtype\nN}U\x08to_numpyU\x02f8s\x86b.",
         b"\x80\x02cscipy.sparse.csr\ncsr_matrix\n}U\x05stateK\x01sb.",
@@ -191,19 +191,17 @@ def test_hostile_pickles_would_run_in_the_standard_unpickler(tmp_path: Path) -> 
         b"\x80\x02ccollections\ndefaultdict\n)R}U\x05stateK\x01sb.",
         # other encodings
         b"\x80\x02c_codecs\nencode\nU\x01aU\x05rot13\x86R.",
-        # a persistent reference, and an extension code that nobody registered
+        # a persistent reference, and an extension code that is not registered
         b"\x80\x02Pname\n.",
         b"\x80\x02\x82\x01.",
-        # a place for two billion objects
+        # an allocation of two billion objects
         b"\x80\x02]r\xff\xff\xff\x7f.",
     ],
 )
 def test_tricks_with_the_known_names_are_refused(tmp_path: Path, pickled: Any) -> None:
     for part in ("allx", "ally", "graph"):
         write(tmp_path, **{part: pickled})
-        with pytest.raises(
-            GraphError, match=rf"(?s)ind\.tiny\.{part}` does not hold what it should .*download it again"
-        ):
+        with pytest.raises(GraphError, match=rf"(?s)ind\.tiny\.{part}` cannot be read .*download it again"):
             read_planetoid(tmp_path, "tiny")
     assert read_planetoid(write(tmp_path), "tiny").num_nodes == 7
 
@@ -211,21 +209,21 @@ def test_tricks_with_the_known_names_are_refused(tmp_path: Path, pickled: Any) -
 @pytest.mark.parametrize("array", [np.array([[1, 0], [None, 1]]), np.array([["a", "b"]]), np.zeros((4, 2), complex)])
 def test_arrays_of_anything_but_numbers_are_refused(tmp_path: Path, array: np.ndarray) -> None:
     write(tmp_path, ally=array)
-    with pytest.raises(GraphError, match=r"ind\.tiny\.ally` .*array of type .*where plain numbers belong"):
+    with pytest.raises(GraphError, match=r"ind\.tiny\.ally` .*array of type .*in place of plain numbers"):
         read_planetoid(tmp_path, "tiny")
 
 
 @pytest.mark.parametrize("part", ["x", "tx", "allx", "y", "ty", "ally", "graph"])
-@pytest.mark.parametrize("damage", ["empty", "cut", "garbage", "text"])
-def test_damaged_file_is_named(tmp_path: Path, part: str, damage: str) -> None:
+@pytest.mark.parametrize("change", ["empty", "cut", "garbage", "text"])
+def test_corrupt_file_is_named(tmp_path: Path, part: str, change: str) -> None:
     path = write(tmp_path) / f"ind.tiny.{part}"
     whole = path.read_bytes()
     path.write_bytes(
         {"empty": b"", "cut": whole[: len(whole) // 2], "garbage": bytes(range(256)), "text": b"<!DOCTYPE html>"}[
-            damage
+            change
         ]
     )
-    with pytest.raises(GraphError, match=rf"ind\.tiny\.{part}` does not hold what it should"):
+    with pytest.raises(GraphError, match=rf"ind\.tiny\.{part}` cannot be read"):
         read_planetoid(tmp_path, "tiny")
 
 
@@ -263,8 +261,8 @@ def test_missing_file_is_named(tmp_path: Path, part: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"allx": ALLX}, "allx` .*where a sparse matrix belongs"),
-        ({"ally": csr(ALLY)}, "ally` .*where an array belongs"),
+        ({"allx": ALLX}, "allx` .*in place of a sparse matrix"),
+        ({"ally": csr(ALLY)}, "ally` .*in place of an array"),
         ({"ally": ALLY[:, 0]}, r"ally` .*labels of shape \(4,\)"),
         ({"ally": ALLY * 2}, r"ally` .*row 0 is \[2.0, 0.0\]"),
         ({"ty": np.ones((2, 2))}, r"ty` .*row 0 is \[1.0, 1.0\]"),
@@ -283,7 +281,7 @@ def test_missing_file_is_named(tmp_path: Path, part: str) -> None:
         ({"tx": csr(TX, indptr=np.array([0, 3]))}, r"tx` .*2 rows with \(2,\) pointers"),
         ({"tx": csr(TX, _shape=(2.0, 3))}, r"tx` .*shape \(2.0, 3\)"),
         ({"tx": csr(np.full((2, 3), np.inf))}, "tx` .*a feature that is not finite"),
-        ({"graph": [[1], [0]]}, "graph` .*`list` where a dictionary of neighbors belongs"),
+        ({"graph": [[1], [0]]}, "graph` .*`list` in place of a dictionary of neighbors"),
         ({"graph": {0: 1}}, "graph` .*the neighbors of node 0 are a `int`, not a list"),
         ({"graph": {0: [7]}}, "graph` .*node 7 in a graph of 7 nodes"),
         ({"graph": {-1: [0]}}, "graph` .*node -1 in a graph of 7 nodes"),
@@ -292,7 +290,7 @@ def test_missing_file_is_named(tmp_path: Path, part: str) -> None:
         ({"graph": {0: [2**80]}}, "graph` .*node 1208925819614629174706176 in a graph"),
     ],
 )
-def test_content_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_inconsistent_content_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
     write(tmp_path, **changes)
     with pytest.raises(GraphError, match=message):
         read_planetoid(tmp_path, "tiny")
@@ -302,10 +300,10 @@ def test_content_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str,
     ("text", "message"),
     [
         ("", "is empty; download it again"),
-        ("4\nsix\n", "is not a list of node numbers: .*'six'"),
-        ("4\n6.0\n", "is not a list of node numbers"),
-        ("4\n99999999999999999999\n", "is not a list of node numbers"),
-        ("4\n\xe9\n", "is not a list of node numbers"),
+        ("4\nsix\n", "is not a list of node indices: .*'six'"),
+        ("4\n6.0\n", "is not a list of node indices"),
+        ("4\n99999999999999999999\n", "is not a list of node indices"),
+        ("4\n\xe9\n", "is not a list of node indices"),
         ("3\n4\n", "names node 3; 2 test nodes after 4 others go from 4 to at most 7"),
         ("4\n8\n", "names node 8; 2 test nodes after 4 others"),
         ("4\n4\n", "names node 4 twice"),

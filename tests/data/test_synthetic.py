@@ -17,7 +17,7 @@ from lazygnn.partitioning import equal_slices, partition
 SMALL: dict[str, Any] = {"degree": 8.0, "in_channels": 6, "num_classes": 4}
 
 
-def pieces(graph: Graph) -> dict[str, Tensor]:
+def tensors(graph: Graph) -> dict[str, Tensor]:
     assert isinstance(graph.x, Tensor)
     masks = {f"{split}_mask": mask for split, mask in graph.masks.items()}
     adj = graph.adj
@@ -33,7 +33,7 @@ def pieces(graph: Graph) -> dict[str, Tensor]:
 
 
 def assert_same(a: Graph, b: Graph) -> None:
-    left, right = pieces(a), pieces(b)
+    left, right = tensors(a), tensors(b)
     assert left.keys() == right.keys()
     for name, tensor in left.items():
         assert tensor.dtype == right[name].dtype, name
@@ -41,7 +41,7 @@ def assert_same(a: Graph, b: Graph) -> None:
 
 
 def rebuilt(graph: Graph) -> Graph:
-    """The same edges and arrays through the door that everyone else's data pass."""
+    """The same edges and arrays through `Graph.from_edges`."""
     edges = torch.stack((graph.adj.row_index(), graph.adj.col.long()))
     upper = edges[:, edges[0] < edges[1]]
     masks: dict[str, Any] = {f"{split}_mask": mask for split, mask in graph.masks.items()}
@@ -58,14 +58,14 @@ def rebuilt(graph: Graph) -> Graph:
     skew=st.sampled_from([1.0, 1.5, 3.0]),
     num_classes=st.integers(1, 5),
 )
-def test_any_sizes_give_a_normalised_symmetric_graph(
+def test_any_sizes_give_a_normalized_symmetric_graph(
     num_nodes: int, data: st.DataObject, degree: float, mixing: float, skew: float, num_classes: int
 ) -> None:
     num_blocks = data.draw(st.integers(1, num_nodes))
     graph = block_graph(
         num_nodes, num_blocks, degree=degree, in_channels=3, num_classes=num_classes, mixing=mixing, skew=skew
     )
-    # a graph that is not symmetric, has a pair twice or lacks a self-loop would come out different
+    # differs if the graph is not symmetric, has a repeated pair or lacks a self-loop
     assert_same(graph, rebuilt(graph))
     assert graph.num_train >= 1
 
@@ -82,7 +82,7 @@ def test_the_folder_holds_the_same_graph(skew: float, num_blocks: int, tmp_path:
     assert (loaded.task, loaded.name) == (graph.task, graph.name)
 
 
-def test_a_graph_without_room_for_all_splits(tmp_path: Path) -> None:
+def test_a_graph_too_small_for_all_splits(tmp_path: Path) -> None:
     write_block_folder(tmp_path / "g", 1, 1, **SMALL)
     loaded = load_graph(tmp_path / "g")
     assert list(loaded.masks) == ["train"]
@@ -91,7 +91,7 @@ def test_a_graph_without_room_for_all_splits(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mixing", [0.0, 0.13, 0.5, 1.0])
 @pytest.mark.parametrize("skew", [1.0, 2.0])
-def test_edges_and_mixing_are_those_asked_for(mixing: float, skew: float) -> None:
+def test_edges_and_mixing_follow_the_options(mixing: float, skew: float) -> None:
     graph = block_graph(3000, 5, degree=12, in_channels=2, num_classes=3, mixing=mixing, skew=skew)
     assert graph.num_edges == 18_000
     found = partition(graph, 5, method="contiguous")
@@ -107,11 +107,11 @@ def test_skew_makes_a_heavy_tail() -> None:
     assert float(heavy.median()) < float(even.median())
 
 
-def test_the_seed_decides(tmp_path: Path) -> None:
+def test_the_graph_depends_on_the_seed(tmp_path: Path) -> None:
     first = block_graph(300, 3, **SMALL, seed=1)
     assert_same(first, block_graph(300, 3, **SMALL, seed=1))
-    other = pieces(block_graph(300, 3, **SMALL, seed=2))
-    assert not any(torch.equal(tensor, other[name]) for name, tensor in pieces(first).items())
+    other = tensors(block_graph(300, 3, **SMALL, seed=2))
+    assert not any(torch.equal(tensor, other[name]) for name, tensor in tensors(first).items())
 
 
 def test_the_split_is_sixty_twenty_twenty() -> None:
@@ -121,7 +121,7 @@ def test_the_split_is_sixty_twenty_twenty() -> None:
 
 
 def accuracy(graph: Graph, x: Tensor) -> float:
-    """Of a linear model fitted by least squares."""
+    """The test accuracy of a linear model fitted by least squares."""
     train, test = graph.masks["train"], graph.masks["test"]
     one_hot = torch.nn.functional.one_hot(graph.y, graph.task.num_outputs).float()
     inputs = torch.cat((x, torch.ones(len(x), 1)), dim=1)
@@ -130,7 +130,7 @@ def accuracy(graph: Graph, x: Tensor) -> float:
 
 
 @pytest.mark.parametrize("skew", [1.0, 2.0])
-def test_neighbours_tell_the_label(skew: float) -> None:
+def test_neighbors_predict_the_label(skew: float) -> None:
     graph = block_graph(4000, 8, degree=12, in_channels=24, num_classes=6, skew=skew)
     x = graph.x
     assert isinstance(x, Tensor)
@@ -156,7 +156,7 @@ def test_neighbours_tell_the_label(skew: float) -> None:
         ("seed", -1, "`seed` must be at least 0, got -1"),
     ],
 )
-def test_impossible_options(field: str, value: Any, message: str, tmp_path: Path) -> None:
+def test_impossible_options_are_refused(field: str, value: Any, message: str, tmp_path: Path) -> None:
     options = {"num_nodes": 50, "num_blocks": 5, **SMALL, field: value}
     with pytest.raises(ValueError, match=message):
         block_graph(**options)
@@ -166,7 +166,7 @@ def test_impossible_options(field: str, value: Any, message: str, tmp_path: Path
 
 
 def test_memory_stays_bounded(tmp_path: Path) -> None:
-    """Blocks are the unit of work: no array of all edges, nor of all features, is ever held."""
+    """Blocks are written one at a time: no array holds all edges or all features."""
     tracemalloc.start()
     write_block_folder(tmp_path / "g", 20_000, 20, degree=40, in_channels=64, num_classes=4)
     _, peak = tracemalloc.get_traced_memory()

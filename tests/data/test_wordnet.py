@@ -1,4 +1,4 @@
-"""The embedded graph: what it holds, that it can be built again, and that no label leaks into features or order."""
+"""The embedded graph: its content, its reproducibility, and no leak of labels into features or order."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -45,11 +45,11 @@ def test_digest_sees_names_types_shapes_and_values(script: ModuleType) -> None:
     assert len({script.digest(variant) for variant in variants}) == len(variants)
 
 
-def test_size_and_licence() -> None:
+def test_size_and_license() -> None:
     assert FILE.stat().st_size <= 8_000_000
-    licence = FILE.with_suffix(".LICENSE.txt").read_text(encoding="utf-8")
-    assert "WordNet 3.0 Copyright 2006 by Princeton University" in licence
-    assert "Permission to use, copy, modify and distribute" in licence
+    license = FILE.with_suffix(".LICENSE.txt").read_text(encoding="utf-8")
+    assert "WordNet 3.0 Copyright 2006 by Princeton University" in license
+    assert "Permission to use, copy, modify and distribute" in license
 
 
 def test_edges(arrays: Arrays) -> None:
@@ -70,7 +70,7 @@ def test_labels(arrays: Arrays) -> None:
     np.testing.assert_array_equal(np.unique(arrays["y"]), np.arange(CLASSES))
     names = arrays["class_name"]
     assert len(set(names.tolist())) == names.size == CLASSES
-    # The part of speech is known from the id, so it tells whether names and numbers are in step.
+    # The id starts with the part of speech, which must match that of the class name.
     letters = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}
     expected = np.array([letters[name.split(".")[0]] for name in names.tolist()])
     np.testing.assert_array_equal(arrays["node_ids"].astype("U1"), expected[arrays["y"]])
@@ -80,8 +80,8 @@ def test_labels(arrays: Arrays) -> None:
 def test_known_synset(arrays: Arrays) -> None:
     (entity,) = np.flatnonzero(arrays["node_ids"] == "n00001740")
     assert arrays["class_name"][arrays["y"][entity]] == "noun.Tops"
-    neighbours = arrays["edge_index"][1][arrays["edge_index"][0] == entity]
-    assert set(arrays["node_ids"][neighbours].tolist()) == {"n00001930", "n00002137", "n04424418"}
+    neighbors = arrays["edge_index"][1][arrays["edge_index"][0] == entity]
+    assert set(arrays["node_ids"][neighbors].tolist()) == {"n00001930", "n00002137", "n04424418"}
 
 
 def test_masks(arrays: Arrays) -> None:
@@ -106,15 +106,15 @@ def test_features(arrays: Arrays) -> None:
     assert np.array_equal(data, np.round(data))
 
 
-def test_order_and_split_are_free_of_the_label(arrays: Arrays) -> None:
+def test_order_and_split_do_not_depend_on_the_label(arrays: Arrays) -> None:
     y = arrays["y"]
     share = np.bincount(y) / NODES
     by_chance = float(np.sum(share**2))
-    assert abs(float(np.mean(y[1:] == y[:-1])) - by_chance) < 0.005, "neighbours in the order are alike by chance only"
+    assert abs(float(np.mean(y[1:] == y[:-1])) - by_chance) < 0.005, "neighbors in the order are equal by chance only"
     for label in np.flatnonzero(share * NODES > 500):
         members = np.flatnonzero(y == label)
         spread = 1 / np.sqrt(members.size)
-        assert abs(members.mean() / NODES - 0.5) < 5 * spread / np.sqrt(12), f"place of class {label}"
+        assert abs(members.mean() / NODES - 0.5) < 5 * spread / np.sqrt(12), f"mean position of class {label}"
         assert abs(arrays["train_mask"][members].mean() - 0.6) < 5 * spread * np.sqrt(0.24), f"share of class {label}"
 
 
@@ -128,7 +128,7 @@ def test_rebuild_equals_the_file(script: ModuleType, arrays: Arrays) -> None:
 
 
 class Line(NamedTuple):
-    """One synset of the tiny WordNet: what a data file says about it."""
+    """One synset of the tiny WordNet, a line of a data file."""
 
     pos: str
     offset: int
@@ -149,7 +149,7 @@ OLD = (
     Line("s", 1740, 0, ["fast"], [], FAST),
     Line("r", 3000, 2, ["fast"], [("\\", 1740, "s"), ("!", 3000, "r")], "at great speed"),
 )
-# Every gloss is kept; part of speech, offset, label, words, pointers and the order of the lines are others.
+# The glosses are the same; part of speech, offset, label, words, pointers and the order of the lines differ.
 NEW = (
     Line("v", 4000, 40, ["sell"], [("*", 4100, "v"), ("$", 4200, "a")], WOLF),
     Line("v", 4100, 29, ["wear", "put_on", "don"], [], DOG),
@@ -198,7 +198,7 @@ def test_features_come_from_the_gloss_alone(script: ModuleType, tmp_path: Path) 
     new = script.build(write_wordnet(tmp_path / "new", NEW))
     features = features_by_gloss(old, OLD)
     assert features == features_by_gloss(new, NEW)
-    assert len({tuple(row) for row in features.values()}) == len(OLD), "other glosses give other features"
+    assert len({tuple(row) for row in features.values()}) == len(OLD), "different glosses give different features"
     assert sum(features["at great speed"].values()) == 3
     assert sum(features[DOG].values()) == 8, "words of the definition are counted, those of the example are not"
 

@@ -1,4 +1,4 @@
-"""What is given in the place of something else is named, with the way to make the right thing."""
+"""Arguments of the wrong type: the error names the argument, its type and the remedy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ import torch
 from lazygnn import ClusterLoader, FullLoader, LazyGNN, Trainer, build, evaluate, infer, load_graph, partition, resolve
 from lazygnn.graph import Graph
 
-# of no type, so that the calls below can be wrong on purpose
+# typed as `Any`, so that the calls below can be wrong on purpose
 NAME: Any = "cora"
 NUMBER: Any = 3
 NO_GRAPH = "make a graph with `load_graph`, `Graph.from_edges` or `Graph.from_data`"
@@ -39,7 +39,7 @@ def test_a_wrong_type_is_named(path_graph: Graph, call: Callable[[Any, Any], Any
     assert message in str(error.value)
 
 
-def test_a_configuration_is_not_the_options_of_a_trainer(path_graph: Graph) -> None:
+def test_a_configuration_in_place_of_trainer_options_is_refused(path_graph: Graph) -> None:
     config: Any = resolve("mlp", "path")
     built = build(config, path_graph)
     with pytest.raises(ValueError, match=r"`options` is of type Config; give `config\.trainer`"):

@@ -1,4 +1,4 @@
-"""Batches cut out of a graph, held against dense matrices."""
+"""Compares batches cut out of a graph with dense matrices."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ PTR = torch.tensor([0, 10, 25, 26, 45, 60])
 def make_graph(sparse: bool = False) -> Graph:
     rng = np.random.default_rng(0)
     edges = rng.integers(0, N, (2, 120))
-    # node 25 is a part of its own without neighbours
+    # node 25 is a part of its own without neighbors
     edges = edges[:, (edges != 25).all(axis=0)]
     x: np.ndarray | Csr = rng.normal(size=(N, 4))
     if sparse:
@@ -91,44 +91,6 @@ def test_one_part_is_the_full_batch_bit_for_bit() -> None:
         assert one.col.dtype == other.col.dtype
 
 
-def test_state_is_a_few_integers_and_resumes_in_the_middle_of_an_epoch() -> None:
-    loader = ClusterLoader(make_graph(), PTR, 2, seed=1)
-    seen = [batch.nodes.tolist() for _ in range(3) for batch in loader]
-    for stop in range(len(seen)):
-        first = ClusterLoader(make_graph(), PTR, 2, seed=1)
-        walked = 0
-        while walked < stop:
-            for _ in first:
-                walked += 1
-                if walked == stop:
-                    break
-        state = first.state_dict()
-        assert all(isinstance(value, int) for value in state.values())
-        second = ClusterLoader(make_graph(), PTR, 2, seed=99)
-        second.load_state_dict(state)
-        rest: list[list[int]] = []
-        while len(rest) < len(seen) - stop:
-            rest.extend(batch.nodes.tolist() for batch in second)
-        assert rest == seen[stop:]
-
-
-def test_upcoming_is_the_very_batch_that_comes_next() -> None:
-    loader = ClusterLoader(make_graph(), PTR, 2)
-    expected: Batch | None = None
-    for batch in loader:
-        assert expected is None or batch.nodes is expected.nodes
-        expected = loader.upcoming()
-    assert expected is None
-
-
-def test_sweep_visits_every_node_and_leaves_the_course_alone() -> None:
-    loader = ClusterLoader(make_graph(), PTR, 2, parts_per_batch=2)
-    before = loader.state_dict()
-    visited = torch.cat([batch.targets for batch in loader.sweep()])
-    assert visited.tolist() == list(range(N))
-    assert loader.state_dict() == before
-
-
 def test_single_parts_are_cut_once_and_kept() -> None:
     loader = ClusterLoader(make_graph(), PTR, 2)
     first = {int(batch.nodes[0]): batch for batch in loader}
@@ -194,5 +156,5 @@ def test_bad_values_are_named() -> None:
         ClusterLoader(graph, PTR, 1, halo="wide")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`ptr` must rise from 0 to 60"):
         ClusterLoader(graph, torch.tensor([0, 30, 30, 60]), 1)
-    with pytest.raises(ValueError, match="`device` is cpu, `edges` meta; say where batches are to be"):
+    with pytest.raises(ValueError, match="`device` is cpu and `edges` is meta; give one of them"):
         ClusterLoader(graph, PTR, 1, device="cpu", edges="meta")

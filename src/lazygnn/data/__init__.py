@@ -1,4 +1,4 @@
-"""Graphs from files and names."""
+"""Readers: load a graph by path or by name."""
 
 from lazygnn.data.datasets import load_graph
 

@@ -1,4 +1,4 @@
-"""`load_graph`: a graph by path or by name."""
+"""`load_graph`: loads a graph by path or by name."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -23,15 +23,15 @@ _READERS: dict[str, Callable[[Path, str], Graph]] = {
 
 
 def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
-    """Finds a graph and checks it.
+    """Loads a graph and checks it.
 
-    Looked up in this order: a path to an `.npz` file or to a folder with a `graph.json`; `<root>/<name>.npz`; the
-    folder `<root>/<name>`; the graph inside the package; the raw files of a public data set under `<root>/<name>`,
-    downloaded if they are not there yet.
+    Searches in this order: a path to an `.npz` file or to a folder with a `graph.json`; `<root>/<name>.npz`; the folder
+    `<root>/<name>`; the graph inside the package; the raw files of a public data set in `<root>/<name>`, which are
+    downloaded if they are missing.
 
     Args:
         name: A path, or a name that `lazygnn list` shows.
-        root: Folder of data files; the environment variable `LAZYGNN_DATA` by default, or else `data`.
+        root: Folder of data files; by default the environment variable `LAZYGNN_DATA`, or `data`.
     """
     if not isinstance(name, str | Path):
         raise GraphError(wrong_type("name", name, "give the name of a data set, or a path"))
@@ -54,27 +54,27 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
 
 
 def unknown_dataset(name: str, root: str | Path | None, known: Iterable[str]) -> GraphError:
-    """The error for a name that stands for no graph, with the file that was looked for."""
+    """Returns the error for an unknown name, with the file that was expected."""
     path, folder = Path(name), data_root(root)
     if path.suffix == ".npz":
-        # a name within the root goes without its suffix
-        there = (folder / path).is_file()
-        remedy = f"say `{path.stem}`" if there else "give the path of an .npz file or the name of a data set"
+        # a name of a file in the root has no suffix
+        in_root = (folder / path).is_file()
+        remedy = f"use `{path.stem}`" if in_root else "give the path of an .npz file or the name of a data set"
         return GraphError(f"no file `{path}`; {remedy}")
     return GraphError(
-        f"unknown data set `{name}`: no file `{folder / name}.npz`; let `--root` or `LAZYGNN_DATA` name the folder "
-        f"of that file, or choose one of: {', '.join(sorted(known))}"
+        f"unknown data set `{name}`: no file `{folder / name}.npz`; set `--root` or `LAZYGNN_DATA` to its folder, or "
+        f"choose one of: {', '.join(sorted(known))}"
     )
 
 
 def find_graph(name: str | Path, root: str | Path | None = None) -> Path | None:
-    """The `.npz` file or the folder with a `graph.json` that a path or a name stands for; None where there is none."""
+    """Returns the `.npz` file or the folder with a `graph.json` for a path or a name; `None` if neither exists."""
     path, folder = Path(name), data_root(root)
-    places = [path] if path.suffix == ".npz" else [path / HEADER, folder / f"{name}.npz", folder / path / HEADER]
-    found = next((place for place in places if place.is_file()), None)
+    candidates = [path] if path.suffix == ".npz" else [path / HEADER, folder / f"{name}.npz", folder / path / HEADER]
+    found = next((file for file in candidates if file.is_file()), None)
     return found.parent if found is not None and found.name == HEADER else found
 
 
 def data_root(root: str | Path | None) -> Path:
-    """The folder data files are looked up in."""
+    """Returns the folder of data files."""
     return Path(root if root is not None else os.environ.get("LAZYGNN_DATA", "data"))

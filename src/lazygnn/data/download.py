@@ -1,40 +1,36 @@
-"""Fetches the original files of the public data sets; nothing else in the library touches the network."""
+"""Downloads the original files of the public data sets; nothing else in the library uses the network."""
 
-import secrets
 import stat
 import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from http.client import HTTPException
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
 from lazygnn.errors import GraphError
-
-Progress = Callable[[str, int, int | None], None]
+from lazygnn.files import replaced
 
 _TIMEOUT_S = 30.0
 _CHUNK_BYTES = 1 << 20
-# the largest, ogbn-products, is 1.4 GB both packed and unpacked (its files are compressed themselves)
+# the largest archive, ogbn-products, is 1.4 GB; its files are compressed, so it does not grow
 _MAX_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the files of one data set are, and what they are.
+    """The addresses and the format of the files of one data set.
 
     Args:
         name: Name of the data set.
-        reader: The kind of files: `planetoid`, `saint` or `ogb`.
-        files: What to fetch, as pairs of an address and a path in the folder of the data set.
-        members: If the one file is a zip archive: the paths to take out of it; they keep their names in the folder.
-        top: Folder inside the archive that `members` are in.
+        reader: Format of the files: `planetoid`, `saint` or `ogb`.
+        files: Pairs of an address and a path in the folder of the data set.
+        members: For a zip archive, the paths to unpack; they keep their names in the folder.
+        top: Folder of the members inside the archive.
     """
 
     name: str
@@ -45,33 +41,31 @@ class Source:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """What the folder of the data set holds in the end."""
+        """Returns the files of a complete data set."""
         return self.members or tuple(path for _, path in self.files)
 
 
-def download(name: str, root: Path, *, progress: Progress | None = None) -> Path:
-    """Fetches the original files of a data set and returns their folder, `<root>/<name>`.
+def download(name: str, root: Path) -> Path:
+    """Downloads the original files of a data set and returns their folder, `<root>/<name>`.
 
-    Files that are already there are kept, so a download that broke off continues with the next file. A file appears
-    under its name only when it is complete.
+    Existing files are kept, so an interrupted download resumes with the next file. A file appears under its name only
+    when it is complete.
 
     Args:
         name: One of `SOURCES`.
         root: Folder of all data sets.
-        progress: Called with the path within the folder, the bytes so far, and the bytes in all if known.
     """
     if name not in SOURCES:
-        raise GraphError(f"no download for data set `{name}`; choose one of: {', '.join(sorted(SOURCES))}")
+        raise GraphError(f"data set `{name}` has no download; choose one of: {', '.join(sorted(SOURCES))}")
     source, folder = SOURCES[name], root / name
     if _is_complete(source, folder):
         return folder
     for url, path in source.files:
         if not (folder / path).is_file():
-            report = None if progress is None else partial(progress, path)
             try:
-                _write(folder / path, _fetch(url, report))
+                _write(folder / path, _fetch(url))
             except _FetchError as error:
-                raise GraphError(f"could not fetch `{url}`: {error}; {_advice(source, folder)}") from error
+                raise GraphError(f"could not download `{url}`: {error}; {_remedy(source, folder)}") from error
     if source.members:
         archive = folder / source.files[0][1]
         _unpack(archive, source, folder)
@@ -80,33 +74,33 @@ def download(name: str, root: Path, *, progress: Progress | None = None) -> Path
 
 
 def _is_complete(source: Source, folder: Path) -> bool:
-    """Whether all files are there; put by hand, they may be unpacked already or lie in the folder itself."""
+    """Returns whether all files exist; files put there by hand may be unpacked, or in the folder itself."""
     if all((folder / path).is_file() or (folder / path.removesuffix(".gz")).is_file() for path in source.paths):
         return True
     return source.reader != "ogb" and all((folder / Path(path).name).is_file() for path in source.paths)
 
 
 class _FetchError(Exception):
-    """The reason why an address gave no file."""
+    """The reason why a download failed."""
 
 
-def _advice(source: Source, folder: Path) -> str:
+def _remedy(source: Source, folder: Path) -> str:
     files = ", ".join(f"`{path}`" for path in source.paths)
     archive = f" (or the archive, as `{source.files[0][1]}`)" if source.members else ""
     return (
         f"run again later (complete files are kept), or put {files}{archive} into `{folder}` by hand, "
-        f"or let `--root` or `LAZYGNN_DATA` name a folder with `{source.name}.npz`"
+        f"or set `--root` or `LAZYGNN_DATA` to a folder with `{source.name}.npz`"
     )
 
 
-def _fetch(url: str, report: Callable[[int, int | None], None] | None) -> Iterator[bytes]:
+def _fetch(url: str) -> Iterator[bytes]:
     """Yields the content at an address."""
     _check_https(url)
     try:
         with _open(url) as response:
             _check_https(response.geturl())
             if response.headers.get("Content-Type", "").startswith("text/html"):
-                raise _FetchError("the server answered with a web page; it may ask for a login or limit downloads")
+                raise _FetchError("the server returned a web page; it may require a login or limit downloads")
             length = response.headers.get("Content-Length", "")
             total = int(length) if length.isdigit() else None
             done = 0
@@ -114,11 +108,9 @@ def _fetch(url: str, report: Callable[[int, int | None], None] | None) -> Iterat
                 done += len(chunk)
                 if done > _MAX_BYTES:
                     raise _FetchError(f"the file is larger than {_MAX_BYTES} bytes")
-                if report is not None:
-                    report(done, total)
                 yield chunk
     except (OSError, HTTPException) as error:
-        # an HTTPError is an open response as well
+        # an HTTPError is also an open response
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         raise _FetchError(str(error) or type(error).__name__) from error
@@ -137,7 +129,7 @@ def _open(url: str) -> Any:
 
 
 class _HttpsOnly(urllib.request.HTTPRedirectHandler):
-    """Follows a redirection only if it leads to https."""
+    """Follows redirections to https only."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
@@ -151,26 +143,19 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
 
 
 def _write(path: Path, chunks: Iterator[bytes]) -> None:
-    """Writes a file that is either complete under its name or not there."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    # a folder is made for what has come, not for what is asked for
-    begin = next(chunks, b"")
+    """Writes a file."""
+    # fails before the folder is made if the address is wrong
+    first = next(chunks, b"")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            for chunk in chain((begin,), chunks):
+        with replaced(path) as unfinished, unfinished.open("wb") as file:
+            for chunk in chain((first,), chunks):
                 file.write(chunk)
-        unfinished.replace(path)
     except OSError as error:
         raise GraphError(f"could not write `{path}`: {error}; free the space or choose another `--root`") from error
-    finally:
-        # gone if all went well
-        with suppress(OSError):
-            unfinished.unlink()
 
 
 def _unpack(archive: Path, source: Source, folder: Path) -> None:
-    """Takes the members of the source out of its archive, and nothing else."""
+    """Unpacks the members of the source, and nothing else."""
     try:
         with zipfile.ZipFile(archive) as content:
             infos = {info.filename: info for info in content.infolist()}
@@ -198,19 +183,19 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
 def _check_member(archive: Path, info: zipfile.ZipInfo) -> None:
     path = PurePosixPath(info.filename.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in info.filename or stat.S_ISLNK(info.external_attr >> 16):
-        raise GraphError(f"`{archive}` has the entry `{info.filename}`, which leads outside; delete it")
+        raise GraphError(f"`{archive}` has the entry `{info.filename}`, which points outside the archive; delete it")
 
 
 def _planetoid(name: str) -> Source:
-    parts = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    files = tuple(f"ind.{name}.{part}" for part in parts)
+    suffixes = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+    files = tuple(f"ind.{name}.{suffix}" for suffix in suffixes)
     base = "https://github.com/kimiyoung/planetoid/raw/master/data"
     return Source(name, "planetoid", tuple((f"{base}/{file}", f"raw/{file}") for file in files))
 
 
 def _saint(name: str, adj: str, feats: str, class_map: str, role: str) -> Source:
     ids = {"adj_full.npz": adj, "feats.npy": feats, "class_map.json": class_map, "role.json": role}
-    # `confirm` skips the page that warns of files too large for a virus scan
+    # `confirm` skips the warning that the file is too large for a virus scan
     base = "https://drive.usercontent.google.com/download?confirm=t&id="
     return Source(name, "saint", tuple((f"{base}{key}", f"raw/{file}") for file, key in ids.items()))
 
@@ -218,7 +203,7 @@ def _saint(name: str, adj: str, feats: str, class_map: str, role: str) -> Source
 def _ogb(name: str, split: str) -> Source:
     top = name.removeprefix("ogbn-")
     raw = ("edge", "node-feat", "node-label", "num-node-list")
-    stems = (*(f"raw/{stem}" for stem in raw), *(f"split/{split}/{part}" for part in ("train", "valid", "test")))
+    stems = (*(f"raw/{stem}" for stem in raw), *(f"split/{split}/{stem}" for stem in ("train", "valid", "test")))
     members = tuple(f"{stem}.csv.gz" for stem in stems)
     url = f"https://snap.stanford.edu/ogb/data/nodeproppred/{top}.zip"
     return Source(name, "ogb", ((url, f"{top}.zip"),), members, top)
@@ -237,7 +222,7 @@ SOURCES: dict[str, Source] = {
             class_map="1uxIkbtg5drHTsKt-PAsZZ4_yJmgFmle9",
             role="1htXCtuktuCW8TR8KiKfrFDAxUgekQoV7",
         ),
-        # the sparser graph of GraphSAINT, 23 million stored edges, called Reddit2 in PyG
+        # the sparser graph of GraphSAINT with 23 million stored edges, `Reddit2` in PyG
         _saint(
             "reddit",
             adj="1sncK996BM5lpuDf75lDFqCiDZyErc1c2",

@@ -1,11 +1,8 @@
-"""A graph as a folder of plain arrays that are mapped into memory: opening one reads a few kilobytes.
+"""Stores a graph as a folder of memory-mapped arrays: opening one reads a few kilobytes.
 
-`graph.json` says what the graph is, and every array is a `.npy` file beside it. `N` nodes, `E` stored entries of the
-adjacency, `D` input features, `C` outputs.
+`graph.json` describes the graph, and every array is a `.npy` file beside it.
 """
 
-import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +14,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
+from lazygnn.checks import rises
 from lazygnn.errors import GraphError
+from lazygnn.files import replaced
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Adjacency, Csr, to_tensor
 from lazygnn.task import Task, TaskKind
@@ -44,7 +43,7 @@ _INDEX, _FLOAT = ("int32", "int64"), ("float32", "float64")
 
 
 class Header(BaseModel):
-    """What `graph.json` holds."""
+    """The content of `graph.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -62,11 +61,11 @@ class Header(BaseModel):
 def save_folder(graph: Graph, path: str | Path) -> None:
     """Writes a graph as a folder that `load_folder` and `load_graph` open.
 
-    The folder appears under its name only when it is complete. An earlier graph there is replaced; a folder that holds
-    anything else is left alone.
+    The folder appears under its name only when it is complete. It replaces an earlier graph; a folder with any other
+    file is left alone.
 
     Args:
-        graph: On any device; a memory-mapped one may be written over itself.
+        graph: A graph on any device; a memory-mapped graph may be saved to its own folder.
         path: The folder.
     """
     arrays = _to_arrays(graph)
@@ -85,20 +84,18 @@ def save_folder(graph: Graph, path: str | Path) -> None:
         write_header(folder, header)
 
 
-def load_folder(path: str | Path, mmap: bool = True) -> Graph:
-    """Opens a graph that `save_folder` wrote.
+def load_folder(path: str | Path) -> Graph:
+    """Opens a graph that `save_folder` wrote; its arrays stay on disk, and changes to them stay in memory.
 
-    What is checked are the names, types, shapes and lengths of the arrays, since to read all of a large graph would
-    take minutes. Their values are trusted, column indices among them: open only folders of your own making.
+    Checks names, types and shapes of the arrays, but not their values, since reading all of a large graph takes
+    minutes. Open only folders from a trusted source.
 
     Args:
         path: The folder.
-        mmap: Leave the arrays on disk, from where the system reads what is touched; changes stay in memory. Otherwise
-            everything is read now.
     """
     folder = Path(path)
     header = _read_header(folder / HEADER)
-    reader = _Reader(folder, header, mmap)
+    reader = _Reader(folder, header)
     nodes, outputs = header.num_nodes, header.num_outputs
     single = header.task == "single-label"
     masks = (split for split in SPLITS if f"{split}_mask" in header.arrays)
@@ -112,26 +109,22 @@ def load_folder(path: str | Path, mmap: bool = True) -> Graph:
         node_ids=reader.node_ids() if "node_ids" in header.arrays else None,
         class_names=header.class_names,
         name=header.name,
-        part_ptr=reader.parts() if "part_ptr" in header.arrays else None,
+        part_ptr=reader.part_ptr() if "part_ptr" in header.arrays else None,
     )
 
 
 @contextmanager
 def staged_folder(path: Path) -> Iterator[Path]:
-    """Gives a folder to fill, which takes the place of `path` if all goes well and is removed if not."""
+    """Yields a folder to fill, which replaces the graph at `path` if the block succeeds and is removed if not."""
     path = path.absolute()
-    staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
         _check_replaceable(path)
-        staged.mkdir(parents=True)
-        yield staged
-        _check_replaceable(path)
-        _put(staged, path)
+        with replaced(path) as folder:
+            folder.mkdir()
+            yield folder
+            _check_replaceable(path)
     except OSError as error:
         raise GraphError(f"could not write `{path}`: {error}; free the space or choose another folder") from error
-    finally:
-        # gone if all went well
-        shutil.rmtree(staged, ignore_errors=True)
 
 
 def write_header(folder: Path, header: Header) -> None:
@@ -140,18 +133,18 @@ def write_header(folder: Path, header: Header) -> None:
 
 
 def mask_name(split: str) -> ArrayName:
-    """The array that holds the mask of a split."""
+    """Returns the name of the array with the mask of a split."""
     names: dict[str, ArrayName] = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
     return names[split]
 
 
 class ArrayWriter:
-    """Writes a `.npy` file piece by piece, along the first axis; its length is entered in the end.
+    """Writes a `.npy` file in blocks along the first axis; its length is written last.
 
     Args:
         path: The file.
         dtype: Type of the array.
-        width: Number of columns, for an array of two dimensions.
+        width: Number of columns of a two-dimensional array.
     """
 
     def __init__(self, path: Path, dtype: np.dtype, width: int | None = None) -> None:
@@ -161,7 +154,7 @@ class ArrayWriter:
         self._write_shape()
 
     def append(self, array: np.ndarray) -> None:
-        """Adds rows."""
+        """Appends rows."""
         np.ascontiguousarray(array, dtype=self._dtype).tofile(self._file)
         self._length += len(array)
 
@@ -170,7 +163,7 @@ class ArrayWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         with self._file:
-            # numpy leaves room for the length to grow, so that the data stay where they are
+            # numpy pads the header so that the length can grow in place
             self._file.seek(0)
             self._write_shape()
 
@@ -181,10 +174,10 @@ class ArrayWriter:
 
 
 class _Reader:
-    """Opens the arrays of a folder and checks that they fit the header."""
+    """Opens the arrays of a folder and compares them with the header."""
 
-    def __init__(self, folder: Path, header: Header, mmap: bool) -> None:
-        self.folder, self.header, self.mmap = folder, header, mmap
+    def __init__(self, folder: Path, header: Header) -> None:
+        self.folder, self.header = folder, header
 
     def adjacency(self) -> Adjacency:
         nodes = self.header.num_nodes
@@ -205,23 +198,23 @@ class _Reader:
         ids = self._open("node_ids")
         if ids.shape != (self.header.num_nodes,) or ids.dtype.kind not in "iuU":
             raise _misfit(path, ids, f"{self.header.num_nodes} integers or strings")
-        return ids if self.mmap else np.array(ids)
+        return ids
 
-    def parts(self) -> Tensor:
+    def part_ptr(self) -> Tensor:
         ptr = self.tensor("part_ptr", ("int64",), -1)
-        if len(ptr) < 2 or int(ptr[0]) != 0 or int(ptr[-1]) != self.header.num_nodes or bool((ptr.diff() < 1).any()):
+        if not rises(ptr, self.header.num_nodes, by=1):
             path = self.folder / "part_ptr.npy"
             raise GraphError(f"`{path}` must rise from 0 to {self.header.num_nodes}, the number of nodes; {_REMEDY}")
         return ptr
 
     def tensor(self, name: ArrayName, dtypes: tuple[str, ...], *shape: int) -> Tensor:
-        """The array as a tensor; a size of -1 fits any."""
+        """Opens an array as a tensor; a size of -1 matches any."""
         array = self._open(name)
-        fits = len(shape) == array.ndim and all(a in (b, -1) for a, b in zip(shape, array.shape, strict=True))
-        if array.dtype not in [np.dtype(dtype) for dtype in dtypes] or not fits or not array.flags.c_contiguous:
+        matches = len(shape) == array.ndim and all(a in (b, -1) for a, b in zip(shape, array.shape, strict=True))
+        if array.dtype not in [np.dtype(dtype) for dtype in dtypes] or not matches or not array.flags.c_contiguous:
             sizes = ", ".join("any" if size < 0 else str(size) for size in shape)
             raise _misfit(self.folder / f"{name}.npy", array, f"{' or '.join(dtypes)} of shape [{sizes}] in C order")
-        return to_tensor(array if self.mmap else np.array(array))
+        return to_tensor(array)
 
     def _csr(self, prefix: Literal["", "x_"], num_rows: int, num_cols: int) -> Csr:
         names: tuple[ArrayName, ArrayName, ArrayName] = ("rowptr", "col", "value")
@@ -232,20 +225,20 @@ class _Reader:
         if first != 0 or last < 0:
             path = self.folder / f"{names[0]}.npy"
             raise GraphError(f"`{path}` goes from {first} to {last}; it must rise from 0; {_REMEDY}")
-        # the two arrays of indices have one type
+        # both arrays of indices have the same type
         col = self.tensor(names[1], (str(rowptr.dtype).removeprefix("torch."),), last)
         return Csr(rowptr, col, self.tensor(names[2], _FLOAT, last), num_cols)
 
     def _open(self, name: ArrayName) -> np.ndarray:
         path = self.folder / f"{name}.npy"
         if name not in self.header.arrays:
-            raise GraphError(f"`{self.folder / HEADER}` lists no array `{name}`; {_REMEDY}")
-        # a pipe would be waited for
+            raise GraphError(f"`{self.folder / HEADER}` does not list the array `{name}`; {_REMEDY}")
+        # opening a pipe would block
         if not path.is_file():
             raise GraphError(f"`{path}` is missing; {_REMEDY}")
         try:
             return np.asarray(np.lib.format.open_memmap(path, mode="c"))
-        # a damaged header can fail in any way, even as `tokenize.TokenError`
+        # a corrupt header can fail in any way, even as `tokenize.TokenError`
         except Exception as error:
             raise GraphError(f"`{path}` cannot be read ({type(error).__name__}: {error}); {_REMEDY}") from error
 
@@ -294,24 +287,10 @@ def _to_arrays(graph: Graph) -> dict[ArrayName, np.ndarray]:
     return arrays
 
 
-def _put(staged: Path, path: Path) -> None:
-    if not path.exists():
-        staged.rename(path)
-        return
-    earlier = staged.with_suffix(".old")
-    path.rename(earlier)
-    try:
-        staged.rename(path)
-    except OSError:
-        earlier.rename(path)
-        raise
-    shutil.rmtree(earlier, ignore_errors=True)
-
-
 def _check_replaceable(path: Path) -> None:
     if path.is_symlink() or (path.exists() and not path.is_dir()):
-        raise GraphError(f"`{path}` is no folder; choose another path for the graph")
-    ours = {HEADER, *(f"{name}.npy" for name in get_args(ArrayName))}
-    strange = sorted(file.name for file in path.iterdir() if file.name not in ours) if path.is_dir() else []
-    if strange:
-        raise GraphError(f"`{path}` holds `{strange[0]}`, which is no part of a graph; choose another folder")
+        raise GraphError(f"`{path}` is not a folder; choose another path for the graph")
+    known = {HEADER, *(f"{name}.npy" for name in get_args(ArrayName))}
+    others = sorted(file.name for file in path.iterdir() if file.name not in known) if path.is_dir() else []
+    if others:
+        raise GraphError(f"`{path}` holds `{others[0]}`, which does not belong to a graph; choose another folder")

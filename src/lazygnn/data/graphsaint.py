@@ -1,6 +1,6 @@
 """Reads graphs in the format of GraphSAINT (flickr, reddit, yelp): two numpy files and two JSON files.
 
-`N` nodes, `M` stored edges, `D` features, `C` classes. Features stay as they are stored; nothing is standardised.
+Features are not standardized.
 """
 
 import json
@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from lazygnn.checks import rises
+from lazygnn.data.raw import check_finite, check_nodes, unreadable
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 
@@ -20,11 +22,11 @@ _ROWS_AT_ONCE = 4096
 def read_saint(folder: Path, name: str) -> Graph:
     """Reads `adj_full.npz`, `feats.npy`, `class_map.json` and `role.json`.
 
-    The values of the adjacency are not read, every stored entry is an edge. A node without an entry in
-    `class_map.json` has no label, and then `role.json` must not name it.
+    Every stored entry of the adjacency is an edge, whatever its value. A node without an entry in `class_map.json` has
+    no label, and `role.json` must not name it.
 
     Args:
-        folder: Folder of the files, or one whose subfolder `raw` holds them.
+        folder: Folder of the files, or the parent of a folder `raw` with them.
         name: Name of the graph.
     """
     if not any((folder / file).is_file() for file in _FILES):
@@ -40,9 +42,9 @@ def read_saint(folder: Path, name: str) -> Graph:
 def _read_features(path: Path) -> np.ndarray:
     try:
         stored = np.lib.format.open_memmap(path, mode="r")
-    # a damaged header can fail in any way, even as `tokenize.TokenError`
+    # a corrupt header can fail in any way, even as `tokenize.TokenError`
     except Exception as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if stored.dtype.kind not in "biuf" or stored.ndim != 2 or 0 in stored.shape:
         raise GraphError(
             f"`{path}` holds {stored.dtype} of shape {stored.shape}, not numbers of shape [num_nodes, num_features]; "
@@ -51,11 +53,7 @@ def _read_features(path: Path) -> np.ndarray:
     # a number too large for float32 becomes infinite, which the next check reports
     with np.errstate(over="ignore"):
         x = stored.astype(np.float32)
-    if not np.isfinite((x.min(), x.max())).all():
-        row = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise GraphError(
-            f"`{path}` has a value in row {row} that is no finite float32; replace it or download it again"
-        )
+    check_finite(path, x)
     return x
 
 
@@ -66,9 +64,9 @@ def _read_edges(path: Path, num_nodes: int) -> np.ndarray:
             shape, indptr, indices = (archive[field] for field in ("shape", "indptr", "indices"))
     except KeyError as error:
         raise GraphError(f"`{path}` lacks an array ({error.args[0]}); write it with `scipy.sparse.save_npz`") from error
-    # as above, and the archive adds ways of its own
+    # so can a corrupt archive
     except Exception as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if form not in (b"csr", "csr"):
         raise GraphError(f"`{path}` has format {form!r}; convert the matrix with `.tocsr()` and save it again")
     if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or indices.ndim != 1:
@@ -81,11 +79,9 @@ def _read_edges(path: Path, num_nodes: int) -> np.ndarray:
             "rows; take both from the same release"
         )
     indptr = indptr.astype(np.int64)
-    if indptr[0] != 0 or indptr[-1] != len(indices) or (np.diff(indptr) < 0).any():
+    if not rises(indptr, len(indices)):
         raise GraphError(f"`{path}` has row pointers that do not rise from 0 to {len(indices)}; download it again")
-    if len(indices) and not 0 <= indices.min() <= indices.max() < num_nodes:
-        worst = indices.min() if indices.min() < 0 else indices.max()
-        raise GraphError(f"`{path}` names node {worst}; nodes go from 0 to {num_nodes - 1}; download it again")
+    check_nodes(path, indices, num_nodes)
     edges = np.empty((2, len(indices)), dtype=np.int32 if num_nodes < 2**31 else np.int64)
     edges[0] = np.repeat(np.arange(num_nodes, dtype=edges.dtype), np.diff(indptr))
     edges[1] = indices
@@ -95,7 +91,7 @@ def _read_edges(path: Path, num_nodes: int) -> np.ndarray:
 def _read_labels(path: Path, num_nodes: int) -> np.ndarray:
     class_map = _read_json(path)
     if not class_map:
-        raise GraphError(f"`{path}` names no node; download it again")
+        raise GraphError(f"`{path}` is empty; download it again")
     nodes = _to_nodes(path, list(class_map), num_nodes)
     labels = list(class_map.values())
     if isinstance(labels[0], list):
@@ -113,22 +109,22 @@ def _multi_label(path: Path, nodes: np.ndarray, labels: list[Any], num_nodes: in
     for node, label in zip(nodes, labels, strict=True):
         if not isinstance(label, list) or len(label) != width or not width:
             raise GraphError(
-                f"`{path}` gives node {node} no list of {width} labels, as the first has; download it again"
+                f"`{path}` does not give node {node} a list of {width} labels, like the first node; download it again"
             )
     y = np.full((num_nodes, width), -1, dtype=np.int8)
     for start in range(0, len(labels), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        for node, label in zip(nodes[rows], labels[rows], strict=True):
+        chunk = slice(start, start + _ROWS_AT_ONCE)
+        for node, label in zip(nodes[chunk], labels[chunk], strict=True):
             if label.count(0) + label.count(1) != width:
                 wrong = next(value for value in label if value not in (0, 1))
-                raise GraphError(f"`{path}` gives node {node} the label {wrong!r}; each entry of such a list is 0 or 1")
-        y[nodes[rows]] = labels[rows]
+                raise GraphError(f"`{path}` gives node {node} the label {wrong!r}; the entries of a list are 0 or 1")
+        y[nodes[chunk]] = labels[chunk]
     return y
 
 
 def _read_roles(path: Path, y: np.ndarray) -> list[np.ndarray]:
     roles = _read_json(path)
-    labelled = y >= 0 if y.ndim == 1 else y[:, 0] >= 0
+    labeled = y >= 0 if y.ndim == 1 else y[:, 0] >= 0
     taken = np.zeros(len(y), dtype=bool)
     masks = []
     for role in _ROLES:
@@ -136,7 +132,7 @@ def _read_roles(path: Path, y: np.ndarray) -> list[np.ndarray]:
             raise GraphError(f"`{path}` has no list `{role}`; it must name the nodes of `tr`, `va` and `te`")
         mask = np.zeros(len(y), dtype=bool)
         mask[_to_nodes(path, roles[role], len(y))] = True
-        for wrong, why in ((mask & taken, "is in two roles"), (mask & ~labelled, "has no label in `class_map.json`")):
+        for wrong, why in ((mask & taken, "is in two roles"), (mask & ~labeled, "has no label in `class_map.json`")):
             if wrong.any():
                 raise GraphError(f"`{path}` names node {int(wrong.argmax())} in `{role}`, but it {why}; fix the files")
         taken |= mask
@@ -145,7 +141,7 @@ def _read_roles(path: Path, y: np.ndarray) -> list[np.ndarray]:
 
 
 def _to_nodes(path: Path, given: list[Any], num_nodes: int) -> np.ndarray:
-    """Node numbers as integers, from numbers or from the strings that the keys of a JSON object are."""
+    """Converts node indices to integers; the keys of a JSON object are strings."""
     nodes = np.empty(len(given), dtype=np.int64)
     for i, node in enumerate(given):
         number = int(node) if isinstance(node, str) and node.isascii() and node.isdigit() and len(node) < 19 else node
@@ -159,13 +155,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if not isinstance(content, dict):
         raise GraphError(f"`{path}` holds a JSON `{type(content).__name__}`, not an object; download it again")
     return content
-
-
-def _unreadable(path: Path, error: Exception) -> GraphError:
-    if isinstance(error, FileNotFoundError):
-        return GraphError(f"`{path}` is missing; put the file there or download the data set again")
-    return GraphError(f"`{path}` cannot be read ({type(error).__name__}: {error}); download it again")

@@ -1,4 +1,4 @@
-"""Graphs as `.npz` files: edges, labels, masks, and features dense or in compressed rows. Nothing pickled is read."""
+"""Reads graphs from `.npz` files: edges, labels, masks, and dense or sparse features; never unpickles."""
 
 import zipfile
 from pathlib import Path
@@ -6,18 +6,19 @@ from typing import BinaryIO
 
 import numpy as np
 
+from lazygnn.checks import first_outside
 from lazygnn.errors import GraphError
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Csr
 
-# how numpy knows an archive: that of some files, and that of none
+# the first bytes of an archive, and of an empty archive
 _ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
 _OPTIONAL = ("y", "train_mask", "val_mask", "test_mask", "edge_weight", "node_ids", "class_name", "task")
 
 
 def read_npz(path: Path) -> Graph:
-    """Reads a graph; labels and masks may be missing together, for prediction alone."""
+    """Reads a graph; without labels and masks it can only be predicted on."""
     fields = _read_arrays(path)
     try:
         if "edge_index" not in fields:
@@ -46,21 +47,21 @@ def read_npz(path: Path) -> Graph:
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     wanted = {"edge_index", "x", *_SPARSE, *_OPTIONAL}
     try:
-        # numpy would leave a broken file open
+        # numpy would not close a corrupt file
         with path.open("rb") as stream:
             _check_archive(stream)
             file = np.load(stream, allow_pickle=False)
             fields = {name: file[name] for name in file.files if name in wanted}
-            # a member that does not start like an array comes back as bytes
+            # numpy returns members that are not arrays as bytes
             for name, array in fields.items():
                 if not isinstance(array, np.ndarray):
                     raise GraphError(f"field `{name}` is not an array; store arrays with `numpy.savez`")
             return fields
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
-    # a broken archive can fail in any of the layers below (zip, zlib, numpy's header parser)
+    # a corrupt archive can fail in zip, zlib or numpy's header parser
     except Exception as error:
-        # numpy would tell how to load it all the same, and a pickle can run any code
+        # numpy's message recommends `allow_pickle`, and a pickle can run any code
         if "allow_pickle" in str(error):
             what = "Python objects" if "Object arrays" in str(error) else "too many named columns"
             raise GraphError(
@@ -70,12 +71,12 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _check_archive(stream: BinaryIO) -> None:
-    """Refuses what is no archive before numpy is asked, which takes anything unknown for a pickle."""
+    """Refuses other files than archives, since numpy reads any unknown file as a pickle."""
     start = stream.read(len(np.lib.format.MAGIC_PREFIX))
     if start == np.lib.format.MAGIC_PREFIX:
-        raise GraphError("this is a single array; store several named ones with `numpy.savez`")
+        raise GraphError("this is a single array; store several named arrays with `numpy.savez`")
     if not start.startswith(_ARCHIVE) or not zipfile.is_zipfile(stream):
-        raise GraphError("not an .npz file (not a zip archive, or one cut short); write it again with `numpy.savez`")
+        raise GraphError("not an .npz file (not a zip archive, or truncated); write it again with `numpy.savez`")
     stream.seek(0)
 
 
@@ -96,11 +97,10 @@ def _features(fields: dict[str, np.ndarray]) -> np.ndarray | Csr:
     if len(indptr) != int(shape[0]) + 1:
         raise GraphError(f"field `x_indptr` has {len(indptr)} entries; {int(shape[0])} rows need {int(shape[0]) + 1}")
     if int(shape[1]) >= 2**31:
-        raise GraphError(f"field `x_shape` is {shape.tolist()}; at most 2^31 - 1 columns can be held")
-    for name, array, top in (("x_indptr", indptr, len(data)), ("x_indices", indices, int(shape[1]) - 1)):
-        if array.size and (int(array.min()) < 0 or int(array.max()) > top):
-            worst = int(array.min()) if int(array.min()) < 0 else int(array.max())
-            raise GraphError(f"field `{name}` holds {worst}; its entries go from 0 to {top}")
+        raise GraphError(f"field `x_shape` is {shape.tolist()}; at most 2^31 - 1 columns are supported")
+    for name, array, stop in (("x_indptr", indptr, len(data) + 1), ("x_indices", indices, int(shape[1]))):
+        if (wrong := first_outside(array, stop)) is not None:
+            raise GraphError(f"field `{name}` holds {wrong}; its entries go from 0 to {stop - 1}")
     return Csr.from_arrays(indptr, indices, data, int(shape[1]))
 
 
@@ -110,5 +110,5 @@ def _check_labels_and_masks(fields: dict[str, np.ndarray]) -> None:
     for name in ("y", "train_mask"):
         if present and name not in fields:
             raise GraphError(
-                f"field `{name}` is missing beside `{present[0]}`; store labels and masks together, or neither"
+                f"field `{name}` is missing, but `{present[0]}` is there; store labels and masks together, or neither"
             )

@@ -1,7 +1,6 @@
 """Reads node-classification graphs in the CSV layout of OGB (ogbn-arxiv, ogbn-products), block by block.
 
-Arrow parses the files if it is installed, numpy if not; the results are the same. `N` nodes, `M` stored edges, `D`
-features.
+Arrow parses the files if it is installed, numpy if not, with equal results.
 """
 
 import gzip
@@ -13,18 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
+from lazygnn.data.raw import check_finite, check_nodes, unreadable
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 
 _SPLITS = ("time", "sales_ranking")
-_PARTS = ("train", "valid", "test")
+_SPLIT_FILES = ("train", "valid", "test")
 _BLOCK_BYTES = 16 << 20
 
 
 def read_ogb(folder: Path, name: str) -> Graph:
     """Reads `raw/*.csv.gz` and `split/<time|sales_ranking>/*.csv.gz`, or the same files without `.gz`.
 
-    A label `nan` becomes -1, and its node is in no split, as in OGB's own evaluation.
+    A label `nan` becomes -1, and its node is left out of the splits, as in OGB's evaluation.
 
     Args:
         folder: Folder with the subfolders `raw` and `split`.
@@ -57,12 +57,8 @@ def _read_features(folder: Path, num_nodes: int) -> np.ndarray:
             with np.errstate(over="ignore"):
                 x[done : done + len(block)] = block
         done += len(block)
-    _check_rows(path, done, num_nodes)
-    if not np.isfinite((x.min(), x.max())).all():
-        row = int(np.argmin(np.isfinite(x).all(axis=1)))
-        raise GraphError(
-            f"`{path}` has a value in row {row} that is no finite float32; replace it or download it again"
-        )
+    _check_length(path, done, num_nodes)
+    check_finite(path, x)
     return x
 
 
@@ -70,11 +66,11 @@ def _read_edges(folder: Path, num_nodes: int) -> np.ndarray:
     path = _find(folder, "edge")
     blocks = [np.empty((0, 2), dtype=np.int32)]
     for block in _blocks(path, np.int64, 2):
-        _check_nodes(path, block, num_nodes)
+        check_nodes(path, block, num_nodes)
         blocks.append(block.astype(np.int32))
     edges = np.concatenate(blocks).T
     if any((folder / f"num-edge-list.csv{ending}").is_file() for ending in ("", ".gz")):
-        _check_rows(path, edges.shape[1], _read_count(folder, "num-edge-list"))
+        _check_length(path, edges.shape[1], _read_count(folder, "num-edge-list"))
     return edges
 
 
@@ -82,9 +78,9 @@ def _read_labels(folder: Path, num_nodes: int) -> np.ndarray:
     path = _find(folder, "node-label")
     columns = _count_columns(path)
     if columns != 1:
-        raise GraphError(f"`{path}` has {columns} columns; only graphs with one class per node are read from OGB files")
+        raise GraphError(f"`{path}` has {columns} columns; OGB files must have one class per node")
     label = np.concatenate([*_blocks(path, np.float64, 1)])[:, 0]
-    _check_rows(path, len(label), num_nodes)
+    _check_length(path, len(label), num_nodes)
     y = np.where(np.isnan(label), -1, label)
     wrong = (y != np.floor(y)) | (y < -1) | (y >= 2**31)
     if wrong.any():
@@ -99,36 +95,30 @@ def _read_masks(folder: Path, y: np.ndarray) -> list[np.ndarray]:
         raise GraphError(f"`{folder}` has {found or 'no split'}; it must have one folder of: {', '.join(_SPLITS)}")
     taken = np.zeros(len(y), dtype=bool)
     masks = []
-    for stem in _PARTS:
+    for stem in _SPLIT_FILES:
         path = _find(folder / found[0], stem)
         mask = np.zeros(len(y), dtype=bool)
         for block in _blocks(path, np.int64, 1):
-            _check_nodes(path, block, len(y))
+            check_nodes(path, block, len(y))
             mask[block[:, 0]] = True
         if (mask & taken).any():
             node = int((mask & taken).argmax())
-            raise GraphError(f"`{path}` names node {node}, which another split names too; download the data set again")
+            raise GraphError(f"`{path}` names node {node}, which is in another split too; download the data set again")
         taken |= mask
         masks.append(mask & (y >= 0))
     return masks
 
 
-def _check_rows(path: Path, found: int, expected: int) -> None:
+def _check_length(path: Path, found: int, expected: int) -> None:
     if found != expected:
         raise GraphError(f"`{path}` has {found} rows, {expected} were expected; download the data set again")
-
-
-def _check_nodes(path: Path, nodes: np.ndarray, num_nodes: int) -> None:
-    if nodes.size and not 0 <= nodes.min() <= nodes.max() < num_nodes:
-        worst = nodes.min() if nodes.min() < 0 else nodes.max()
-        raise GraphError(f"`{path}` names node {worst}; nodes go from 0 to {num_nodes - 1}; download it again")
 
 
 def _find(folder: Path, stem: str) -> Path:
     for ending in (".csv.gz", ".csv"):
         if (folder / f"{stem}{ending}").is_file():
             return folder / f"{stem}{ending}"
-    raise GraphError(f"`{folder / stem}.csv.gz` is missing; put the file there or download the data set again")
+    raise unreadable(folder / f"{stem}.csv.gz", FileNotFoundError())
 
 
 def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
@@ -140,7 +130,7 @@ def _count_columns(path: Path) -> int:
         with _open(path) as file:
             line = file.readline()
     except (OSError, EOFError, zlib.error) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
     if not line.strip():
         raise GraphError(f"`{path}` is empty; download the data set again")
     return line.count(b",") + 1
@@ -152,9 +142,9 @@ def _blocks(path: Path, dtype: type[np.int64] | type[np.float64], columns: int) 
     try:
         for lines in _lines(path):
             yield parse(lines, dtype, columns)
-    # the errors of Arrow are of these types, too
+    # the errors of Arrow have these types too
     except (OSError, EOFError, ValueError, OverflowError, zlib.error) as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(path, error) from error
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -189,7 +179,3 @@ def _numpy_parse(lines: bytes, dtype: type[np.int64] | type[np.float64], columns
     if block.shape[1] != columns:
         raise ValueError(f"{block.shape[1]} columns, {columns} were expected")
     return block
-
-
-def _unreadable(path: Path, error: Exception) -> GraphError:
-    return GraphError(f"`{path}` cannot be read ({type(error).__name__}: {error}); download the data set again")

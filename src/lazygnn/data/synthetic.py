@@ -1,8 +1,8 @@
-"""Block-model graphs of any size, for tests, examples and benchmarks.
+"""Draws block-model graphs of any size, for tests, examples and benchmarks.
 
-Every block holds several groups of nodes, and every group has a class. Edges prefer their group, then their block, and
-features say little about the class, so that a model has to look at neighbours. Each pair of blocks has random numbers
-of its own: the rows of a block can be made alone, and a graph larger than memory is made block by block.
+Every block consists of several groups of nodes, and every group has a class. Edges prefer their group, then their
+block. Features are noisy, so a model needs the neighbors to predict the class. Each pair of blocks has its own random
+numbers, so a graph larger than memory can be made block by block.
 
 `N` nodes, `S` nodes of a block, `B` blocks, `G` groups of a block, `D` input features, `C` classes.
 """
@@ -24,10 +24,10 @@ _SHARES = (0.6, 0.2, 0.2)
 _COHESION = 0.7
 _LABEL_NOISE = 0.1
 _MAX_GROUPS = 8
-# a block that is almost complete may stay a few edges short
+# a block that is almost complete may lack a few edges
 _MAX_DRAWS = 32
-# the first word of a seed, so that no two things share their random numbers
-_COUNTS, _PLACES, _EDGES, _CLASSES, _LABELS, _MEANS, _FEATURES, _SPLIT = range(8)
+# the first word of a seed, so that every quantity has its own random numbers
+_COUNTS, _ORDER, _EDGES, _CLASSES, _LABELS, _MEANS, _FEATURES, _SPLIT = range(8)
 
 
 def block_graph(
@@ -43,18 +43,18 @@ def block_graph(
     seed: int = 0,
     name: str = "block",
 ) -> Graph:
-    """A random graph of equal blocks in node order: `partition(..., method="contiguous")` gives the blocks back.
+    """Draws a graph of equal blocks in node order; `partition(..., method="contiguous")` recovers the blocks.
 
     Args:
-        num_nodes: Number of nodes; 60 % of them are to train on, 20 % each to validate and to test.
+        num_nodes: Number of nodes: 60 % for training, 20 % each for validation and test.
         num_blocks: Number of blocks.
-        degree: Mean number of neighbours, the node itself not counted.
-        in_channels: Width of the features.
+        degree: Mean number of neighbors, without the node itself.
+        in_channels: Number of features.
         num_classes: Number of classes.
-        mixing: Share of the edges that leave their block, if there is more than one.
-        skew: 1 draws the ends of edges evenly; above, degrees have a power-law tail of exponent
+        mixing: Share of the edges between blocks, if there is more than one block.
+        skew: 1 draws the ends of edges uniformly. Above 1, degrees have a power-law tail of exponent
             `1 + skew / (skew - 1)`, such as 3 for 2.
-        signal: Length of the class means, against normal noise of variance 1 in every feature.
+        signal: Norm of the class means; every feature has normal noise of variance 1.
         seed: The same seed gives the same graph.
         name: Name of the graph.
     """
@@ -90,20 +90,20 @@ def write_block_folder(
     seed: int = 0,
     name: str = "block",
 ) -> None:
-    """Writes the graph that `block_graph` makes as a folder, a block at a time.
+    """Writes the graph of `block_graph` as a folder, one block at a time.
 
-    The sizes are those of ogbn-products by default: 61.9 million edges, 2.0 GB on disk.
+    The default sizes are those of ogbn-products: 61.9 million edges, 2.0 GB on disk.
 
     Args:
         path: The folder; `load_graph` opens it.
-        num_nodes: As for `block_graph`, like everything that follows.
-        num_blocks: More blocks take less memory.
-        degree: Mean number of neighbours.
-        in_channels: Width of the features.
+        num_nodes: Number of nodes; this and the other options are those of `block_graph`.
+        num_blocks: Number of blocks; more blocks need less memory.
+        degree: Mean number of neighbors.
+        in_channels: Number of features.
         num_classes: Number of classes.
-        mixing: Share of the edges that leave their block.
-        skew: 1 for even degrees, above for a heavy tail.
-        signal: Length of the class means.
+        mixing: Share of the edges between blocks.
+        skew: 1 for uniform degrees, above for a heavy tail.
+        signal: Norm of the class means.
         seed: The same seed gives the same graph.
         name: Name of the graph.
     """
@@ -130,7 +130,7 @@ def write_block_folder(
 
 
 def _write_adjacency(folder: Path, model: "_BlockModel") -> np.ndarray:
-    """Writes columns, then values, which need the degrees of all nodes; returns these."""
+    """Writes columns, then values, which need the degrees of all nodes; returns the degrees."""
     degrees = np.empty(model.num_nodes, dtype=np.int64)
     with ArrayWriter(folder / "col.npy", model.index) as file:
         for block in range(model.num_blocks):
@@ -148,10 +148,10 @@ def _write_adjacency(folder: Path, model: "_BlockModel") -> np.ndarray:
 
 @dataclass(frozen=True)
 class _BlockModel:
-    """Draws the pieces of a graph; a piece depends on the seed and on its place, not on what was drawn before.
+    """Draws a graph block by block; a block depends on the seed and its index, not on the order of the draws.
 
-    Within a block nodes are drawn by rank: low ranks have many edges if degrees are skewed, and the group of a rank is
-    its remainder. A random order of the block, `nodes`, says which node has the rank.
+    Edges join ranks of a block. Low ranks have many edges if degrees are skewed, and the group of a rank is its
+    remainder. `nodes` maps ranks to nodes in random order.
     """
 
     num_nodes: int
@@ -175,19 +175,19 @@ class _BlockModel:
 
     @cached_property
     def ptr(self) -> list[int]:
-        """Where blocks begin and end, [B + 1]."""
+        """Returns the bounds of the blocks, [B + 1]."""
         bounds: list[int] = equal_slices(self.num_nodes, self.num_blocks).tolist()
         return bounds
 
     @cached_property
     def nodes(self) -> np.ndarray:
-        """The node at every rank, [N], block by block."""
-        blocks = [self._rng(_PLACES, b).permutation(self.size(b)) + self.ptr[b] for b in range(self.num_blocks)]
+        """Returns the node of every rank, [N], block by block."""
+        blocks = [self._rng(_ORDER, b).permutation(self.size(b)) + self.ptr[b] for b in range(self.num_blocks)]
         return np.concatenate(blocks)
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Undirected edges of every pair of blocks, [B, B], in the upper triangle."""
+        """Returns the number of undirected edges of every pair of blocks, [B, B], in the upper triangle."""
         rng, sizes = self._rng(_COUNTS), np.diff(self.ptr)
         total = round(self.num_nodes * self.degree / 2)
         leaving = round(total * self.mixing) if self.num_blocks > 1 else 0
@@ -198,19 +198,19 @@ class _BlockModel:
 
     @property
     def index(self) -> np.dtype:
-        """Type of the indices."""
+        """Returns the type of the indices."""
         small = index_dtype(self.num_nodes + 2 * int(self.counts.sum())) == torch.int32
         return np.dtype(np.int32 if small else np.int64)
 
     @property
     def num_groups(self) -> int:
-        """Groups of a block, large enough that nodes find their neighbours in them."""
-        room = self.num_nodes / self.num_blocks / max(4 * self.degree, 1)
-        return min(max(int(room), 1), _MAX_GROUPS)
+        """Returns the number of groups of a block; groups are large enough for the degree of their nodes."""
+        most = self.num_nodes / self.num_blocks / max(4 * self.degree, 1)
+        return min(max(int(most), 1), _MAX_GROUPS)
 
     @cached_property
     def labels(self) -> np.ndarray:
-        """The class of every node, [N]; one in ten is drawn at random."""
+        """Returns the class of every node, [N]; one in ten is random."""
         groups = self._rng(_CLASSES).permutation(self.num_blocks * self.num_groups) % self.num_classes
         labels = np.empty(self.num_nodes, dtype=np.int64)
         for block in range(self.num_blocks):
@@ -223,21 +223,21 @@ class _BlockModel:
 
     @cached_property
     def means(self) -> np.ndarray:
-        """Mean features of every class, [C, D]."""
+        """Returns the mean features of every class, [C, D]."""
         means = self._rng(_MEANS).standard_normal((self.num_classes, self.in_channels))
         means *= self.signal / np.linalg.norm(means, axis=1, keepdims=True)
         return means.astype(np.float32)
 
     def slice(self, block: int) -> slice:
-        """The nodes of a block."""
+        """Returns the nodes of a block."""
         return slice(self.ptr[block], self.ptr[block + 1])
 
     def size(self, block: int) -> int:
-        """Number of nodes of a block, `S`."""
+        """Returns the number of nodes of a block, `S`."""
         return self.ptr[block + 1] - self.ptr[block]
 
     def rows(self, block: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of a block: entries per row, [S], and their sorted columns; self-loops are among them."""
+        """Draws the rows of a block with self-loops: entries per row, [S], and their sorted columns."""
         loops = np.arange(self.ptr[block], self.ptr[block + 1])
         rows, cols = [loops], [loops]
         for other in range(self.num_blocks):
@@ -253,7 +253,7 @@ class _BlockModel:
         return np.bincount(key // self.num_nodes), (key % self.num_nodes).astype(self.index)
 
     def edges(self, block: int, other: int) -> tuple[np.ndarray, np.ndarray]:
-        """The undirected edges between two blocks or within one, each once: ends in `block`, ends in `other`."""
+        """Draws the undirected edges between two blocks, or within one: ends in `block`, ends in `other`."""
         rng, wanted = self._rng(_EDGES, block, other), int(self.counts[block, other])
         key = np.empty(0, dtype=np.int64)
         for _ in range(_MAX_DRAWS):
@@ -264,21 +264,21 @@ class _BlockModel:
         return self.nodes[self.ptr[block] + key // size], self.nodes[self.ptr[other] + key % size]
 
     def features(self, block: int) -> np.ndarray:
-        """Features of a block, [S, D]: the mean of the class and noise."""
+        """Draws the features of a block, [S, D]: the mean of the class plus noise."""
         shape = (self.size(block), self.in_channels)
         x = self._rng(_FEATURES, block).standard_normal(shape, dtype=np.float32)
         x += self.means[self.labels[self.slice(block)]]
         return x
 
     def masks(self) -> dict[str, np.ndarray]:
-        """A random split; one without a node is missing."""
-        place = self._rng(_SPLIT).permutation(self.num_nodes)
+        """Draws a random split; empty masks are left out."""
+        rank = self._rng(_SPLIT).permutation(self.num_nodes)
         bounds = np.rint(np.cumsum((0, *_SHARES)) * self.num_nodes).astype(np.int64)
-        masks = {split: (place >= bounds[i]) & (place < bounds[i + 1]) for i, split in enumerate(SPLITS)}
+        masks = {split: (rank >= bounds[i]) & (rank < bounds[i + 1]) for i, split in enumerate(SPLITS)}
         return {split: mask for split, mask in masks.items() if mask.any()}
 
     def _draw(self, rng: np.random.Generator, block: int, other: int, count: int) -> np.ndarray:
-        """Pairs of ranks as single numbers; within a block the smaller comes first, and pairs of equals are dropped."""
+        """Draws pairs of ranks as single numbers; within a block the smaller rank comes first, without self-loops."""
         size = self.size(other)
         u, v = self._ranks(rng, self.size(block), count), self._ranks(rng, size, count)
         if block != other:
@@ -295,20 +295,20 @@ class _BlockModel:
         ranks: np.ndarray = (size * rng.random(count) ** self.skew).astype(np.int64)
         return ranks
 
-    def _rng(self, *place: int) -> np.random.Generator:
-        return np.random.default_rng((self.seed, *place))
+    def _rng(self, *key: int) -> np.random.Generator:
+        return np.random.default_rng((self.seed, *key))
 
 
-def _spread(rng: np.random.Generator, total: int, room: np.ndarray) -> np.ndarray:
-    """Draws how `total` edges fall on places with so much room each."""
-    if not room.sum():
-        return np.zeros_like(room)
-    counts: np.ndarray = np.minimum(rng.multinomial(total, room / room.sum()), room)
+def _spread(rng: np.random.Generator, total: int, capacity: np.ndarray) -> np.ndarray:
+    """Distributes `total` edges at random in proportion to the capacities, and never above them."""
+    if not capacity.sum():
+        return np.zeros_like(capacity)
+    counts: np.ndarray = np.minimum(rng.multinomial(total, capacity / capacity.sum()), capacity)
     return counts
 
 
 def _once(key: np.ndarray) -> np.ndarray:
-    # `numpy.unique` goes through a hash table, which takes ten times as long on a million numbers
+    # `numpy.unique` uses a hash table, which takes ten times as long for a million numbers
     key.sort()
     return key[np.diff(key, prepend=-1) > 0]
 
@@ -318,7 +318,7 @@ def _rowptr(degrees: np.ndarray, index: np.dtype) -> np.ndarray:
 
 
 def _values(degrees: np.ndarray, rows: slice, cols: np.ndarray) -> np.ndarray:
-    """`D^-1/2 (A + I) D^-1/2` at the entries of some rows."""
+    """Computes `D^-1/2 (A + I) D^-1/2` at the entries of some rows."""
     scale = torch.from_numpy(degrees).double().rsqrt().numpy()
     values: np.ndarray = np.repeat(scale[rows], degrees[rows]) * scale[cols]
     return values.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Loaders: the batches of an epoch, cut or sampled from a graph."""
+"""Loaders: cut or sample a graph into the batches of an epoch."""
 
 from lazygnn.loader.cluster import ClusterLoader
 from lazygnn.loader.full import FullLoader

@@ -1,4 +1,4 @@
-"""Batches of other libraries' samplers: what PyG's loaders give becomes a `Batch` with a frozen halo.
+"""Converts mini-batches of PyG's loaders to a `Batch` with a frozen halo.
 
 `T` targets, `V` nodes of the batch, `N` nodes of the graph, `E` edges into targets.
 """
@@ -9,27 +9,27 @@ import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch, loss_weight
+from lazygnn.checks import first_outside
 from lazygnn.errors import GraphError
-from lazygnn.graph import Graph
-from lazygnn.loader.rows import select_rows
+from lazygnn.graph import Graph, select_rows
 from lazygnn.ops import Adjacency
 
 
 def from_pyg_batch(data: Any, graph: Graph, num_layers: int, *, rescale: bool = False, num_batches: int = 1) -> Batch:
-    """Takes a mini-batch in the form of PyG's `NeighborLoader` or `ClusterLoader`.
+    """Converts a mini-batch of PyG's `NeighborLoader` or `ClusterLoader`.
 
-    The first `data.batch_size` nodes are the targets, or all where there is no such field. Of the edges, those into
-    targets count; nodes that none of them leaves are dropped. Values and self-loops are those of the whole graph. A
-    sample need not hold an edge in both directions, so the backward pass multiplies by the transpose.
+    The first `data.batch_size` nodes are the targets, or all nodes without that field. Only edges into targets are
+    used, and nodes without an edge to a target are dropped. Values and self-loops are those of the whole graph. A
+    sample may hold an edge in one direction only, so the backward pass multiplies by the transpose.
 
     Args:
-        data: With `edge_index`, [2, edges] of local indices, source above target, and `n_id`, the nodes' numbers in
-            the graph. Features are read from `x` where it is there, otherwise from the graph.
-        graph: The whole graph, its nodes numbered as in `n_id`.
-        num_layers: Steps of a pass.
-        rescale: Multiplies the neighbours of a node by how many it has over how many were drawn, so that a uniform
-            sample, with or without replacement, gives the right sum on average.
-        num_batches: Batches of an epoch, which weigh the loss.
+        data: Holds `edge_index`, [2, edges] of local indices from source to target, and `n_id`, the indices of its
+            nodes in the graph. Features come from `data.x` if present, otherwise from the graph.
+        graph: The whole graph, in the node order of `n_id`.
+        num_layers: Steps per pass.
+        rescale: Whether to multiply a node's neighbors by its degree over the number drawn, so that a uniform sample,
+            with or without replacement, is unbiased.
+        num_batches: Batches per epoch, which weigh the loss.
     """
     n_id = _required(data, "n_id", "for `ClusterLoader`, set `data.n_id = torch.arange(data.num_nodes)` beforehand")
     edges = _required(data, "edge_index", "give a mini-batch of a PyG loader")
@@ -41,10 +41,10 @@ def from_pyg_batch(data: Any, graph: Graph, num_layers: int, *, rescale: bool = 
     used = torch.zeros(len(n_id), dtype=torch.bool, device=n_id.device)
     used[:num_targets] = True
     used[edges[0]] = True
-    nodes, place = n_id[used], used.cumsum(0) - 1
+    nodes, local = n_id[used], used.cumsum(0) - 1
     targets = nodes[:num_targets]
     x = getattr(data, "x", None)
-    adj = _sampled_matrix(graph.adj, nodes, num_targets, edges[1], place[edges[0]], rescale)
+    adj = _sampled_matrix(graph.adj, nodes, num_targets, edges[1], local[edges[0]], rescale)
     return Batch(
         x=select_rows(graph.x, targets) if x is None else x[:num_targets].to(graph.device),
         y=graph.y[targets],
@@ -59,15 +59,15 @@ def from_pyg_batch(data: Any, graph: Graph, num_layers: int, *, rescale: bool = 
 def _sampled_matrix(
     adj: Adjacency, nodes: Tensor, num_targets: int, row: Tensor, col: Tensor, rescale: bool
 ) -> Adjacency:
-    """The entries of the whole matrix at the edges drawn and on the diagonal, [T, V]."""
+    """Takes the entries of the whole matrix at the edges drawn and on the diagonal, [T, V]."""
     key, drawn = (row * len(nodes) + col).unique(return_counts=True)
     row, col = key // len(nodes), key % len(nodes)
     whole = adj.select(nodes[:num_targets])
     scale = torch.ones(len(key), dtype=adj.value.dtype, device=adj.device)
     if rescale:
-        neighbours = whole.rowptr.diff() - 1
+        degree = whole.rowptr.diff() - 1
         sampled = torch.zeros(num_targets, dtype=torch.long, device=adj.device).index_add_(0, row, drawn)
-        scale = (drawn * neighbours[row] / sampled[row]).to(scale.dtype)
+        scale = (drawn * degree[row] / sampled[row]).to(scale.dtype)
     loops = torch.arange(num_targets, device=adj.device)
     row, col = torch.cat((row, loops)), torch.cat((col, loops))
     order = (row * len(nodes) + col).argsort()
@@ -77,10 +77,10 @@ def _sampled_matrix(
 
 
 def _transposed_among_targets(adj: Adjacency) -> Adjacency:
-    """The matrix with its square of targets transposed, [T, V].
+    """Transposes the square block of targets, [T, V].
 
-    Edges into the halo were not drawn. Stored gradients of the halo come over the edges that were drawn the other way,
-    since the matrix of the whole graph is symmetric.
+    Edges into the halo were not drawn. Stored gradients of the halo use the edges drawn in the other direction, since
+    the matrix of the whole graph is symmetric.
     """
     row, col = adj.row_index(), adj.col.long()
     inner = col < adj.num_rows
@@ -90,15 +90,15 @@ def _transposed_among_targets(adj: Adjacency) -> Adjacency:
 
 
 def _entries(matrix: Adjacency, row: Tensor, col: Tensor) -> Tensor:
-    """The stored values at some places, all of which must be stored."""
+    """Looks up entries, all of which must be stored."""
     stored, order = (matrix.row_index() * matrix.num_cols + matrix.col).sort()
     wanted = row * matrix.num_cols + col
     at = torch.searchsorted(stored, wanted).clamp(max=len(stored) - 1)
     missing = stored[at] != wanted
     if bool(missing.any()):
         raise GraphError(
-            f"the mini-batch has {int(missing.sum())} edges that the graph has not; `n_id` must number the nodes as "
-            "the graph does"
+            f"the mini-batch has {int(missing.sum())} edges that are not in the graph; `n_id` must hold the indices of "
+            "its nodes in the graph"
         )
     return matrix.value[order[at]]
 
@@ -111,11 +111,15 @@ def _required(data: Any, field: str, hint: str) -> Tensor:
 
 
 def _check(n_id: Tensor, edges: Tensor, num_targets: int, graph: Graph) -> None:
-    if len(n_id) and (int(n_id.min()) < 0 or int(n_id.max()) >= graph.num_nodes):
-        raise GraphError(f"`n_id` goes to {int(n_id.max())}, but the graph has {graph.num_nodes} nodes")
+    if (wrong := first_outside(n_id, graph.num_nodes)) is not None:
+        raise GraphError(
+            f"`n_id` holds {wrong}, but the graph has {graph.num_nodes} nodes; give the graph sampled from"
+        )
     if len(n_id.unique()) != len(n_id):
-        raise GraphError("`n_id` holds a node twice; samples with disjoint trees are not supported")
+        raise GraphError("`n_id` holds a node twice; sample without `disjoint=True`")
     if not 0 < num_targets <= len(n_id):
-        raise GraphError(f"`batch_size` is {num_targets}, but the mini-batch has {len(n_id)} nodes")
-    if edges.numel() and (int(edges.min()) < 0 or int(edges.max()) >= len(n_id)):
-        raise GraphError(f"`edge_index` goes to {int(edges.max())}, but the mini-batch has {len(n_id)} nodes")
+        raise GraphError(
+            f"`batch_size` is {num_targets}, but the mini-batch has {len(n_id)} nodes; give 1 to {len(n_id)}"
+        )
+    if (wrong := first_outside(edges, len(n_id))) is not None:
+        raise GraphError(f"`edge_index` holds {wrong}, but the mini-batch has {len(n_id)} nodes; give local indices")
