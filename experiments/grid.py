@@ -18,7 +18,6 @@ import torch
 from experiments.provenance import provenance
 from lazygnn import workflow
 from lazygnn.config import Config
-from lazygnn.methods import method_options
 from lazygnn.run.folder import Run
 
 RESULTS = Path(__file__).parent / "results"
@@ -120,7 +119,7 @@ def _key(config: Config) -> str:
     content = {
         "run": [config.method, config.dataset, config.seed],
         "trainer": config.trainer.model_dump(exclude_defaults=True, exclude={"cuda_graphs", "compile"}),
-        "model": method_options(config).model_dump(exclude_defaults=True),
+        "model": config.model.model_dump(exclude_defaults=True),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -13,7 +13,7 @@ from lazygnn.data import load_graph
 from lazygnn.data.folder import save_folder
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
-from lazygnn.methods import METHODS, resolve
+from lazygnn.methods import METHODS, read_config, resolve
 from lazygnn.run.folder import Run
 from lazygnn.run.saving import Saver
 
@@ -117,7 +117,9 @@ def test_a_run_on_a_path_is_used_from_any_folder(
     save_folder(load_graph("block.npz"), "folder")
     trained = workflow.train(configure(given), tmp_path / "run", quiet=True)
     monkeypatch.chdir(tmp_path)
-    assert trained["dataset"] == Run.open(tmp_path / "run").config().dataset == str(tmp_path / "here" / given)
+    assert (
+        trained["dataset"] == Run.open(tmp_path / "run").config(read_config).dataset == str(tmp_path / "here" / given)
+    )
     everything_of(tmp_path / "run")
 
 
@@ -136,7 +138,7 @@ def test_a_run_on_a_name_is_used_from_any_folder(
     monkeypatch.delenv("LAZYGNN_DATA", raising=False)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    kept = Run.open(tmp_path / "run").config()
+    kept = Run.open(tmp_path / "run").config(read_config)
     assert (kept.dataset, kept.root) == ("block", str(tmp_path / folder))
     everything_of(tmp_path / "run")
 

@@ -22,7 +22,7 @@ from lazygnn.data.datasets import EMBEDDED, find_graph, unknown_dataset
 from lazygnn.data.download import SOURCES
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.history import HistoryFileError
-from lazygnn.methods import METHODS, find_method, methods_with, recipe, recipe_for, recipe_names, resolve
+from lazygnn.methods import METHODS, find_method, methods_with, read_config, recipe, recipe_for, recipe_names, resolve
 from lazygnn.ops import describe_kernels
 from lazygnn.partitioning import PartitionMethod
 from lazygnn.run.folder import Run
@@ -201,7 +201,7 @@ def show(run: RunArgument) -> None:
     """Prints the resolved configuration, the course and the result of a run."""
     opened = Run.open(run)
     console = Console()
-    console.print_json(opened.config().record(opened.chosen()))
+    console.print_json(opened.config(read_config).record(opened.chosen()))
     log = opened.history()
     shown = _course(log)
     console.print(_course_table(shown))

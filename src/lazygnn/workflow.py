@@ -17,7 +17,7 @@ from lazygnn.data.datasets import EMBEDDED, data_root
 from lazygnn.data.folder import HEADER, save_folder
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph, without_warnings
-from lazygnn.methods import Place, build, build_model, method_options, place_graph
+from lazygnn.methods import Place, build, build_model, place_graph, read_config
 from lazygnn.model import Model
 from lazygnn.partitioning import PartitionMethod, default_cache, describe, partition
 from lazygnn.run.checkpoint import CheckpointFolder
@@ -70,7 +70,7 @@ def resume(path: Path, *, device: str | None = None, root: str | None = None, qu
         quiet: Shows nothing on the way.
     """
     run = Run.open(path)
-    config = run.config()
+    config = run.config(read_config)
     if run.has_ended():
         logger.warning("run `%s` has ended and is left as it is; to train anew, choose another `--out`", path)
         return run.result() | {"run": str(path)}
@@ -94,7 +94,7 @@ def _trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Tr
     metric, _ = find_metric(config.trainer.metric, built.graph.task)
     # on a GPU, a step is replayed or not batch by batch
     replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
-    run.save_chosen({"device": str(device), "metric": metric} | replay | method_options(config).chosen())
+    run.save_chosen({"device": str(device), "metric": metric} | replay | config.model.chosen())
     return trainer
 
 
@@ -133,7 +133,7 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
 def evaluate_run(path: Path, *, device: str = "auto", root: str | None = None) -> dict[str, Any]:
     """Scores the best weights of a run again, exactly, on its own data set."""
     run = Run.open(path)
-    config, weights = run.config(), run.load_weights()
+    config, weights = run.config(read_config), run.load_weights()
     chosen = choose_device(device)
     with without_warnings():
         graph = _load_again(config, root)
@@ -158,7 +158,7 @@ def predict_run(
         The outputs, the graph they are for, and the graph the run was trained on, whose task and class names hold.
     """
     run = Run.open(path)
-    config, weights = run.config(), run.load_weights()
+    config, weights = run.config(read_config), run.load_weights()
     with without_warnings():
         trained_on = _load_again(config, root)
     graph = trained_on if graph_file is None else load_graph(graph_file, root)
@@ -252,7 +252,7 @@ def _load_again(config: Config, root: str | None) -> Graph:
 
 
 def _restore(run: Run, weights: dict[str, Tensor], graph: Graph, device: torch.device) -> tuple[Model, Graph]:
-    config = run.config()
+    config = run.config(read_config)
     graph = place_graph(config, graph, device)
     model = build_model(config, graph, Place(device, run.path / HISTORIES, training=False))
     try:

@@ -1,4 +1,4 @@
-"""Every method, through what the commands do: it trains, stops and resumes bit for bit, evaluates and predicts."""
+"""Every method through all commands: it trains, stops and resumes bit for bit, evaluates and predicts."""
 
 import signal
 from pathlib import Path
@@ -22,13 +22,13 @@ from lazygnn.training.trainer import Trainer
 DATA = Path(__file__).parents[3] / "shared" / "data"
 NUM_NODES = 5_000
 LEARNING = [method for method in METHODS if method != "label-propagation"]
-# what the recipes ask for, made small where the machine is
+# smaller than the recipes, to be fast
 SMALL: dict[str, Any] = {"epochs": 3, "eval_every": 3, "diagnose_every": 0, "num_layers": 2, "hidden_channels": 16}
 IN_PARTS: dict[str, Any] = SMALL | {"num_parts": 6, "parts_per_batch": 2, "partition": "random", "batch_size": 1000}
 
 
 class StopsAfterTwo(Saver):
-    """Behaves as if a signal had come in the second batch."""
+    """Behaves as if a signal had arrived in the second batch."""
 
     def __call__(self, trainer: Trainer) -> None:
         if trainer.num_batches == 2:
@@ -38,7 +38,7 @@ class StopsAfterTwo(Saver):
 
 @pytest.fixture(scope="module")
 def piece(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The nodes nearest to the one with the most neighbours in the graph inside the package."""
+    """The nodes nearest to the one with the most neighbors in the graph inside the package."""
     graph = load_graph("wordnet-small")
     path = tmp_path_factory.mktemp("graphs") / "piece.npz"
     np.savez(path, **_induced(graph, _ball(graph, NUM_NODES)))
@@ -98,7 +98,7 @@ def _evaluates_and_predicts(run: Path, result: dict[str, Any]) -> None:
 
 
 def _ball(graph: Graph, size: int) -> torch.Tensor:
-    """The first `size` nodes that a walk ring by ring meets."""
+    """Returns the first `size` nodes of a breadth-first search."""
     met = graph.adj.rowptr.diff().argmax().reshape(1).long()
     while len(met) < size:
         reached = graph.adj.select(met).col.long().unique()
@@ -109,7 +109,7 @@ def _ball(graph: Graph, size: int) -> torch.Tensor:
 
 
 def _induced(graph: Graph, nodes: torch.Tensor) -> dict[str, Any]:
-    """The arrays of an .npz file for `nodes` and the edges between them."""
+    """Returns the arrays of an .npz file for `nodes` and the edges between them."""
     rows = graph.adj.select(nodes)
     place = torch.full((graph.num_nodes,), -1)
     place[nodes] = torch.arange(len(nodes))

@@ -3,6 +3,7 @@
 import json
 import resource
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from lazygnn.config import Config, check_options
+from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.training.trainer import EpochReport
 
@@ -48,11 +49,11 @@ class Run:
             )
         return Run(path)
 
-    def config(self) -> Config:
-        """The configuration the run was started with."""
+    def config(self, read: Callable[[dict[str, Any]], Config]) -> Config:
+        """Returns the configuration that the run was started with; `read` is `lazygnn.methods.read_config`."""
         content = self._read_json(CONFIG)
         try:
-            return check_options(Config, content)
+            return read(content)
         except ConfigError as error:
             raise CheckpointError(f"`{self.path / CONFIG}` is not the configuration of a run: {error}") from error
 
