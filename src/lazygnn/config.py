@@ -13,6 +13,8 @@ from pydantic.fields import FieldInfo
 
 from lazygnn.errors import ConfigError
 
+# options that were renamed: old name -> new name
+RENAMED = {"fanout": "num_neighbors"}
 # decimals of a number that is shown and not computed with
 _SHOWN_DECIMALS = 6
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
@@ -134,18 +136,25 @@ def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]
     """Assigns flat `values` to the groups that have options of those names, and checks each group.
 
     Raises:
-        ConfigError: A name that no group has, or a value that a group refuses.
+        ConfigError: A name that was renamed or that no group has, or a value that a group refuses.
     """
     owner = {name: group for group, model in groups.items() for name in model.model_fields}
     assigned: dict[str, dict[str, Any]] = {group: {} for group in groups}
     for name, value in values.items():
         if name in ("seed", "device", "root"):
             raise ConfigError(f"`{name}` belongs to a run; give it as `--{name} {value}`, in Python to `resolve`")
+        if name in RENAMED:
+            raise ConfigError(f"option `{name}` is now `{RENAMED[name]}`; use the new name")
         if name not in owner:
             raise ConfigError(f"unknown option `{name}`; {nearest(name, owner)}")
         accepts_none_by_name = "none" in get_args(groups[owner[name]].model_fields[name].annotation)
         assigned[owner[name]][name] = None if value == "none" and not accepts_none_by_name else value
     return {group: check_options(model, assigned[group]) for group, model in groups.items()}
+
+
+def rename(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns stored options under their present names."""
+    return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 def check_options(model: type[T], values: Mapping[str, Any]) -> T:

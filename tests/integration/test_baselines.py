@@ -12,7 +12,7 @@ from lazygnn.methods import build, resolve
 from lazygnn.training.trainer import Trainer
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "graphsage": {"fanout": [3, 2], "batch_size": 6, "norm": "batch", "hidden_channels": 5},
+    "graphsage": {"num_neighbors": [3, 2], "batch_size": 6, "norm": "batch", "hidden_channels": 5},
     "cluster-gcn": {"num_parts": 5, "parts_per_batch": 2, "partition": "random", "hidden_channels": 5},
     "sgc": {"batch_size": 6},
     "sign": {"batch_size": 6, "hidden_channels": 5, "mlp_layers": 2, "norm": "batch"},

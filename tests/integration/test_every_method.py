@@ -1,5 +1,6 @@
 """Every method through all commands: it trains, stops and resumes bit for bit, evaluates and predicts."""
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,12 @@ import torch
 from safetensors.torch import load_file
 
 from lazygnn import workflow
-from lazygnn.config import Config, TrainerOptions
+from lazygnn.config import RENAMED, Config, TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, resolve
 from lazygnn.ops import Csr
-from lazygnn.run.folder import WEIGHTS
+from lazygnn.run.folder import CONFIG, RESULT, WEIGHTS
 from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.training.trainer import Trainer
 
@@ -86,6 +87,24 @@ def test_a_method_trains_resumes_evaluates_and_predicts(
 def test_label_propagation_has_nothing_to_resume(dataset: str, tmp_path: Path) -> None:
     result = workflow.train(configure("label-propagation", dataset, {}), tmp_path / "run", quiet=True)
     _evaluates_and_predicts(tmp_path / "run", result)
+
+
+def test_a_run_folder_with_old_names_of_options_still_works(block_arrays: dict[str, Any], tmp_path: Path) -> None:
+    np.savez(tmp_path / "block.npz", **block_arrays)
+    wanted = SMALL | {"num_neighbors": [2, 3], "batch_size": 6}
+    result = workflow.train(configure("graphsage", str(tmp_path / "block.npz"), wanted), tmp_path / "run", quiet=True)
+    stored = json.loads((tmp_path / "run" / CONFIG).read_text())
+    stored["model"] = {old_name(name): value for name, value in stored["model"].items()}
+    assert stored["model"]["fanout"] == [2, 3]
+    (tmp_path / "run" / CONFIG).write_text(json.dumps(stored))
+    _evaluates_and_predicts(tmp_path / "run", result)
+    # as if the run had been stopped before its end
+    (tmp_path / "run" / RESULT).unlink()
+    assert workflow.resume(tmp_path / "run", quiet=True)["test"] == result["test"]
+
+
+def old_name(name: str) -> str:
+    return {new: old for old, new in RENAMED.items()}.get(name, name)
 
 
 def _evaluates_and_predicts(run: Path, result: dict[str, Any]) -> None:

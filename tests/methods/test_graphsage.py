@@ -14,7 +14,7 @@ LAYERS: dict[str, Any] = {"hidden_channels": 9, "norm": "layer", "dropout": 0.2,
 
 
 def test_a_layer_for_each_number_of_neighbors(make: Make, is_same: IsSame) -> None:
-    built = make("graphsage", fanout=[2, 3, 4], batch_size=6, **LAYERS)
+    built = make("graphsage", num_neighbors=[2, 3, 4], batch_size=6, **LAYERS)
 
     def expected() -> Model:
         return SAGE(built.graph.in_channels, 9, 3, num_layers=3, norm="layer", dropout=0.2, input_dropout=0.1)
@@ -30,5 +30,5 @@ def test_a_layer_for_each_number_of_neighbors(make: Make, is_same: IsSame) -> No
 
 @pytest.mark.parametrize("num_neighbors", [[], [0], [3, -2]])
 def test_neighbors_that_cannot_be_sampled_are_refused(num_neighbors: list[int]) -> None:
-    with pytest.raises(ConfigError, match="option `fanout"):
-        resolve("graphsage", "cora", {"fanout": num_neighbors})
+    with pytest.raises(ConfigError, match="option `num_neighbors"):
+        resolve("graphsage", "cora", {"num_neighbors": num_neighbors})

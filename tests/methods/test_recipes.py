@@ -135,6 +135,15 @@ def test_a_stored_configuration_reads_back(method: str) -> None:
     assert read_config(config.model_dump()) == config
 
 
+def test_a_renamed_option_is_refused_by_its_new_name_and_read_from_a_stored_configuration() -> None:
+    with pytest.raises(ConfigError, match=r"^option `fanout` is now `num_neighbors`; use the new name$"):
+        resolve("graphsage", "cora", {"fanout": [3]})
+    config = resolve("graphsage", "cora", {"num_neighbors": [3, 4]})
+    record = config.model_dump()
+    record["model"]["fanout"] = record["model"].pop("num_neighbors")
+    assert read_config(record) == config
+
+
 def test_options_left_empty_stay_empty_in_a_configuration(block_graph: Any) -> None:
     config = resolve("lazygnn", "block")
     build(config, block_graph)

@@ -14,9 +14,9 @@ from lazygnn.models import SAGE
 
 
 class SAGEOptions(LayerOptions, BatchOptions):
-    """As many layers as `fanout` has entries."""
+    """As many layers as `num_neighbors` has entries."""
 
-    fanout: list[Literal[-1] | PositiveInt] = Field(
+    num_neighbors: list[Literal[-1] | PositiveInt] = Field(
         [10, 25],
         min_length=1,
         description="neighbors sampled in each layer; the last entry is the layer next to the targets",
@@ -29,7 +29,7 @@ def make_model(options: SAGEOptions, graph: Graph, place: Place) -> Model:  # no
         graph.in_channels,
         options.hidden_channels,
         graph.task.num_outputs,
-        num_layers=len(options.fanout),
+        num_layers=len(options.num_neighbors),
         norm=options.norm,
         dropout=options.dropout,
         input_dropout=options.input_dropout,
@@ -38,7 +38,7 @@ def make_model(options: SAGEOptions, graph: Graph, place: Place) -> Model:  # no
 
 def make_loader(options: SAGEOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001
     """Builds a loader of training nodes with sampled neighbors."""
-    return NeighborLoader(cut.graph, options.fanout, batch_size=options.batch_size, seed=cut.seed)
+    return NeighborLoader(cut.graph, options.num_neighbors, batch_size=options.batch_size, seed=cut.seed)
 
 
 METHOD = Method(

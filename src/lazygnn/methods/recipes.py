@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lazygnn import methods
-from lazygnn.config import Config, Options, TrainerOptions, check_options, nearest, read_toml, split_options
+from lazygnn.config import Config, Options, TrainerOptions, check_options, nearest, read_toml, rename, split_options
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.methods.base import Method
 
@@ -68,12 +68,12 @@ def resolve(method: str, dataset: str | Path, values: Mapping[str, Any] = {}, **
 
 
 def read_config(record: Mapping[str, Any]) -> Config:
-    """Returns the configuration that `Config.record` wrote."""
+    """Returns the configuration that `Config.record` wrote; options that were renamed since get their new names."""
     groups: dict[str, type[Options]] = {"trainer": TrainerOptions}
     if "method" in record:
         groups["model"] = find_method(record["method"]).options
     typed = {
-        group: check_options(options, record[group])
+        group: check_options(options, rename(record[group]))
         for group, options in groups.items()
         if isinstance(record.get(group), Mapping)
     }
