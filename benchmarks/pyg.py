@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch
 from lazygnn.config import Config
 from lazygnn.graph import Graph
+from lazygnn.methods.appnp import APPNPOptions
 from lazygnn.model import Model
 from lazygnn.ops import Adjacency, Csr
 from lazygnn.propagation import Propagation
@@ -27,13 +28,14 @@ class PygAPPNP(Model):
 
         super().__init__()
         options = config.model
-        hidden = [options["hidden_channels"]] * (options["mlp_layers"] - 1)
+        assert isinstance(options, APPNPOptions)
+        hidden = [options.hidden_channels] * (options.mlp_layers - 1)
         self.transform = MLP(
             [graph.in_channels, *hidden, graph.task.num_outputs],
-            dropout=options["dropout"],
-            norm=None if options["norm"] == "none" else f"{options['norm']}_norm",
+            dropout=options.dropout,
+            norm=None if options.norm == "none" else f"{options.norm}_norm",
         )
-        self.propagation = PygPropagation(graph.adj, options["num_layers"], options["alpha"], form)
+        self.propagation = PygPropagation(graph.adj, options.num_layers, options.alpha, form)
         self.x = graph.x.to_dense()
 
     def forward(self, batch: Batch) -> Tensor:

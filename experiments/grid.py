@@ -17,8 +17,7 @@ import torch
 
 from experiments.provenance import provenance
 from lazygnn import commands
-from lazygnn.config import Config
-from lazygnn.methods import method_options
+from lazygnn.config import RENAMED, Config
 from lazygnn.run.folder import Run
 
 RESULTS = Path(__file__).parent / "results"
@@ -120,9 +119,15 @@ def _key(config: Config) -> str:
     content = {
         "run": [config.method, config.dataset, config.seed],
         "trainer": config.trainer.model_dump(exclude_defaults=True, exclude={"cuda_graphs", "compile"}),
-        "model": method_options(config).model_dump(exclude_defaults=True),
+        "model": _old_names(config.model.model_dump(exclude_defaults=True)),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _old_names(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns options under the names they had first, so that a result stays known when an option is renamed."""
+    old = {new: name for name, new in RENAMED.items()}
+    return {old.get(name, name): value for name, value in options.items()}
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from lazygnn.config import Config
 from lazygnn.errors import GraphError
-from lazygnn.methods import resolve
+from lazygnn.methods import read_config, resolve
 
 ROOT = Path(__file__).parents[1]
 
@@ -164,7 +164,7 @@ def test_every_kept_result_is_still_known_to_its_table(grid: Any) -> None:
     assert "experiments.grid" in sys.modules
     for file in (ROOT / "experiments" / "results").glob("*.jsonl"):
         for line in map(json.loads, file.read_text().splitlines()):
-            assert grid._key(Config(**line["config"])) == line["key"], file.name
+            assert grid._key(read_config(line["config"])) == line["key"], file.name
 
 
 def test_the_log_of_a_run_is_kept_where_asked(grid: Any, tmp_path: Path) -> None:
@@ -252,7 +252,7 @@ def test_no_case_of_staleness_depends_on_the_graph(grid: Any) -> None:
     staleness = importlib.import_module("experiments.staleness")
     for case in staleness.CASES:
         found = {name: staleness.configure(case, name, "batch") for name in staleness.DATASETS}
-        models = [config.model | {"normalize_features": None} for config in found.values()]
+        models = [config.model.model_copy(update={"normalize_features": None}) for config in found.values()]
         assert all(model == models[0] for model in models)
         assert all(config.trainer == found["arxiv"].trainer for config in found.values())
 
@@ -263,7 +263,7 @@ def test_the_norm_of_a_staleness_table_brings_its_learning_rate_and_a_case_may_h
 
     def rate(case: str, norm: str) -> tuple[str, float]:
         config = staleness.configure(case, "cora", norm)
-        return config.model["norm"], config.trainer.lr
+        return config.model.model_dump()["norm"], config.trainer.lr
 
     assert rate("exact, 10 steps", "none") == ("none", 0.01)
     assert rate("exact, 10 steps", "batch") == ("batch", 0.005)

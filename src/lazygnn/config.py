@@ -6,57 +6,80 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SerializeAsAny, ValidationError
 from pydantic.fields import FieldInfo
 
 from lazygnn.errors import ConfigError
 
+# options that were renamed: old name -> new name
+RENAMED = {"fanout": "num_neighbors"}
+# decimals of a number that is shown and not computed with
+_SHOWN_DECIMALS = 6
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
+
 
 class Options(BaseModel):
-    """A group of options: frozen, and closed to names it does not know."""
+    """A group of options: frozen, without unknown names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def ignored(self) -> dict[str, str]:
-        """The options that have no effect, or cannot be had, beside the others: why, and what to do."""
+        """Returns the options without effect beside the others, by name: what is wrong and the remedy."""
         return {}
 
+    def resolved(self) -> Self:
+        """Returns the same options with those filled in that were left empty or `auto` and follow from others."""
+        return self
+
     def chosen(self) -> dict[str, Any]:
-        """What is taken for the options that leave the choice open."""
-        return {}
+        """Returns the values that `resolved` fills in, rounded for display."""
+        filled = self.resolved()
+        chosen = {name: value for name, value in filled if value != getattr(self, name)}
+        return {
+            name: round(value, _SHOWN_DECIMALS) if isinstance(value, float) else value for name, value in chosen.items()
+        }
 
 
 T = TypeVar("T", bound=Options)
-_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
 class TrainerOptions(Options):
-    """How any method is trained."""
+    """Training, the same for every method."""
 
     epochs: int = Field(200, ge=0, description="passes over the training nodes")
     lr: float = Field(0.01, gt=0, description="learning rate")
     optimizer: Literal["adam", "adamw"] = Field("adam", description="adamw decouples the weight decay")
     weight_decay: float = Field(0.0, ge=0, description="weight decay")
-    rest_weight_decay: float = Field(0.0, ge=0, description="weight decay of the layers that `decay_layers` spares")
-    decay_layers: int | None = Field(None, ge=1, description="decay the first layers alone; empty means all")
-    schedule: Literal["constant", "cosine"] = Field("constant", description="learning rate over the epochs")
+    rest_weight_decay: float = Field(0.0, ge=0, description="weight decay of the layers after `decay_layers`")
+    decay_layers: int | None = Field(None, ge=1, description="layers that `weight_decay` applies to; empty means all")
+    schedule: Literal["constant", "cosine"] = Field("constant", description="learning rate schedule")
     warmup_epochs: int = Field(0, ge=0, description="epochs over which the learning rate rises from zero")
-    clip_norm: float | None = Field(None, gt=0, description="largest norm of a gradient")
-    patience: int | None = Field(None, ge=1, description="stop after so many epochs without a better validation score")
-    eval_every: int = Field(1, ge=1, description="epochs between two evaluations")
-    diagnose_every: int = Field(20, ge=0, description="epochs between two looks at the histories; 0 means never")
-    checkpoint_every: int | None = Field(None, ge=1, description="batches between two checkpoints")
-    checkpoint_minutes: float = Field(10.0, gt=0, description="minutes between two checkpoints")
-    metric: str = Field("auto", description="accuracy, micro-f1, roc-auc or r2; auto takes the one of the task")
+    clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; empty means no clipping")
+    patience: int | None = Field(None, ge=1, description="epochs without a better validation score to stop after")
+    eval_every: int = Field(1, ge=1, description="epochs between evaluations")
+    diagnose_every: int = Field(20, ge=0, description="epochs between diagnoses of the histories; 0 means never")
+    checkpoint_every: int | None = Field(None, ge=1, description="batches between checkpoints")
+    checkpoint_minutes: float = Field(10.0, gt=0, description="minutes between checkpoints")
+    metric: str = Field("auto", description="accuracy, micro-f1, roc-auc or r2; auto means the metric of the task")
     precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="arithmetic of a training step")
-    cuda_graphs: Literal["auto", "off"] = Field("auto", description="replay steps that come again, on a GPU")
-    compile: bool = Field(False, description="compile the MLP with `torch.compile`, on a GPU")
+    cuda_graphs: Literal["auto", "off"] = Field("auto", description="replay repeated training steps on a GPU")
+    compile: bool = Field(False, description="compile the MLP with `torch.compile` on a GPU")
 
 
 class Config(Options):
-    """Everything a run depends on."""
+    """Everything that a run depends on; `resolve` and `read_config` in `lazygnn.methods` make one.
+
+    Attributes:
+        method: Name of the method.
+        dataset: Name or path of the graph.
+        seed: Seed of weights, dropout and batches.
+        device: `auto`, `cpu` or `cuda`.
+        root: Folder of data files.
+        trainer: Options of training.
+        model: Options of the method, as they were set.
+    """
 
     method: str
     dataset: str
@@ -64,10 +87,10 @@ class Config(Options):
     device: str = "auto"
     root: str | None = None
     trainer: TrainerOptions
-    model: dict[str, Any]
+    model: SerializeAsAny[InstanceOf[Options]]
 
     def record(self, chosen: Mapping[str, Any] = {}) -> str:
-        """The resolved configuration as JSON, with what was `chosen` in place of options that leave it open."""
+        """Returns the configuration as JSON; values in `chosen` replace options that were left open."""
         values = self.model_dump()
         for group in (values, values["trainer"], values["model"]):
             group.update({name: chosen[name] for name in group.keys() & chosen.keys()})
@@ -75,7 +98,7 @@ class Config(Options):
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
-    """Reads `key=value` pairs; a value is TOML, or a string where it is not."""
+    """Reads `key=value` pairs; a value that is not TOML is a string."""
     values = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -89,19 +112,18 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """Reads a TOML file of options that all stand on lines of their own."""
+    """Reads a TOML file of options without tables."""
     values = read_toml(path)
     for name, value in values.items():
         if isinstance(value, dict):
             raise ConfigError(
-                f"`{path}` has a table `{name}`; options stand on lines of their own, without tables: "
-                f"remove the line `[{name}]`"
+                f"`{path}` has a table `{name}`; a file of options has no tables: remove the line `[{name}]`"
             )
     return values
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Reads a TOML file of options, in tables or not."""
+    """Reads a TOML file of options, with or without tables."""
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -111,25 +133,32 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]) -> dict[str, Options]:
-    """Deals flat `values` out to the groups that know their names and checks each.
+    """Assigns flat `values` to the groups that have options of those names, and checks each group.
 
     Raises:
-        ConfigError: A name that no group knows, with the nearest one that exists, or a value that a group refuses.
+        ConfigError: A name that was renamed or that no group has, or a value that a group refuses.
     """
     owner = {name: group for group, model in groups.items() for name in model.model_fields}
-    dealt: dict[str, dict[str, Any]] = {group: {} for group in groups}
+    assigned: dict[str, dict[str, Any]] = {group: {} for group in groups}
     for name, value in values.items():
         if name in ("seed", "device", "root"):
             raise ConfigError(f"`{name}` belongs to a run; give it as `--{name} {value}`, in Python to `resolve`")
+        if name in RENAMED:
+            raise ConfigError(f"option `{name}` is now `{RENAMED[name]}`; use the new name")
         if name not in owner:
             raise ConfigError(f"unknown option `{name}`; {nearest(name, owner)}")
         accepts_none_by_name = "none" in get_args(groups[owner[name]].model_fields[name].annotation)
-        dealt[owner[name]][name] = None if value == "none" and not accepts_none_by_name else value
-    return {group: check_options(model, dealt[group]) for group, model in groups.items()}
+        assigned[owner[name]][name] = None if value == "none" and not accepts_none_by_name else value
+    return {group: check_options(model, assigned[group]) for group, model in groups.items()}
+
+
+def rename(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns stored options under their present names."""
+    return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
 def check_options(model: type[T], values: Mapping[str, Any]) -> T:
-    """Builds a group of options; a refused value is a `ConfigError`."""
+    """Builds a group of options; a refused value raises a `ConfigError`."""
     try:
         return model(**values)
     except ValidationError as error:
@@ -139,7 +168,7 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
 
 
 def allowed(field: FieldInfo) -> str:
-    """What an option may be: its choices, or its type and bounds."""
+    """Returns the values that an option accepts: its choices, or its type and bounds."""
     return _allowed(field.annotation, field.metadata)
 
 
@@ -163,7 +192,7 @@ def _allowed(kind: Any, bounds: Sequence[Any]) -> str:
 
 
 def nearest(name: str, known: Iterable[str], alike: float = 0.5) -> str:
-    """What to do about a name that is not known: the one that was meant perhaps, or else all there are."""
+    """Returns the remedy for an unknown name: the most similar known one, or else all of them."""
     folded = {one.casefold(): one for one in known}
     close = difflib.get_close_matches(name.casefold(), list(folded), n=1, cutoff=alike)
     return f"did you mean `{folded[close[0]]}`?" if close else f"choose one of: {', '.join(folded.values())}"

@@ -12,6 +12,7 @@ from lazygnn.data import load_graph
 from lazygnn.data.folder import save_folder
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
+from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
 
 Arrays = dict[str, Any]
@@ -53,7 +54,9 @@ def test_a_run_on_a_path_is_used_from_any_folder(
     save_folder(load_graph("block.npz"), "folder")
     trained = commands.train(configure(given), tmp_path / "run", quiet=True)
     monkeypatch.chdir(tmp_path)
-    assert trained["dataset"] == Run.open(tmp_path / "run").config().dataset == str(tmp_path / "here" / given)
+    assert (
+        trained["dataset"] == Run.open(tmp_path / "run").config(read_config).dataset == str(tmp_path / "here" / given)
+    )
     check_every_use(tmp_path / "run")
 
 
@@ -72,7 +75,7 @@ def test_a_run_on_a_name_is_used_from_any_folder(
     monkeypatch.delenv("LAZYGNN_DATA", raising=False)
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    kept = Run.open(tmp_path / "run").config()
+    kept = Run.open(tmp_path / "run").config(read_config)
     assert (kept.dataset, kept.root) == ("block", str(tmp_path / folder))
     check_every_use(tmp_path / "run")
 

@@ -1,42 +1,51 @@
 """The example of docs/guides/add-a-method.md is a method like any other: it trains, evaluates and predicts."""
 
 import re
+import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from lazygnn import commands, methods
+from lazygnn import commands
 from lazygnn.graph import Graph
-from lazygnn.methods import METHODS, build, resolve
+from lazygnn.methods import METHODS, build, recipes, resolve
 from lazygnn.ops import Csr
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "add-a-method.md"
+FILES = {"lazygnn.models.one_hop": "models/one_hop.py", "lazygnn.methods.one_hop": "methods/one_hop.py"}
 
 
-def block(language: str) -> str:
-    found = re.search(rf"^ *```{language}\n(.*?)^ *```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert found is not None
-    return dedent(found[1])
+def blocks(language: str) -> list[str]:
+    found = re.findall(rf"^ *```{language}\n(.*?)^ *```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return [dedent(block) for block in found]
 
 
 @pytest.fixture
 def added(monkeypatch: pytest.MonkeyPatch) -> None:
-    namespace: dict[str, Any] = {"__name__": "one_hop"}
-    exec(compile(block("python"), str(PAGE), "exec"), namespace)
-    tables = tomllib.loads(block("toml"))
-    known = methods._recipes
-    monkeypatch.setitem(METHODS, "one-hop", namespace["ONE_HOP"])
-    monkeypatch.setattr(methods, "_recipes", lambda name: tables if name == "one-hop" else known(name))
+    """Adds the two modules of the guide, the line in the table, and the recipe."""
+    for name, code in zip(FILES, blocks("python"), strict=True):
+        module = ModuleType(name)
+        exec(compile(code, FILES[name], "exec"), module.__dict__)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(METHODS, "one-hop", sys.modules["lazygnn.methods.one_hop"].METHOD)
+    (recipe,) = blocks("toml")
+    known = recipes._recipes
+    tables = {"one-hop": tomllib.loads(recipe)}
+    monkeypatch.setattr(recipes, "_recipes", lambda name: tables.get(name) or known(name))
 
 
-def test_the_guide_is_short() -> None:
-    assert len(PAGE.read_text().splitlines()) < 60
+def test_the_guide_names_three_files_and_the_line_in_the_table() -> None:
+    text = PAGE.read_text()
+    assert len(text.splitlines()) < 75
+    assert re.findall(r"`src/lazygnn/([\w./-]+)`", text) == [*FILES.values(), "recipes/one-hop.toml"]
+    assert '`"one-hop": one_hop.METHOD`' in text
 
 
 def test_the_example_trains_evaluates_and_predicts(added: None, block_arrays: dict[str, Any], tmp_path: Path) -> None:

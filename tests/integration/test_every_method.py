@@ -1,5 +1,6 @@
 """Every method trains, resumes bit for bit, evaluates and predicts, with the functions of the commands."""
 
+import json
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from lazygnn import commands
-from lazygnn.config import Config, TrainerOptions
+from lazygnn.config import RENAMED, Config, TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, resolve
 from lazygnn.ops import Csr
 from lazygnn.run.checkpoint import CheckpointFolder
-from lazygnn.run.folder import CHECKPOINTS, WEIGHTS, Run
+from lazygnn.run.folder import CHECKPOINTS, CONFIG, RESULT, WEIGHTS, Run
 from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.training.trainer import Trainer
 
@@ -91,6 +92,24 @@ def test_label_propagation_has_nothing_to_resume(dataset: str, tmp_path: Path) -
     _evaluates_and_predicts(tmp_path / "run", result)
 
 
+def test_a_run_folder_with_old_names_of_options_still_works(block_arrays: dict[str, Any], tmp_path: Path) -> None:
+    np.savez(tmp_path / "block.npz", **block_arrays)
+    wanted = SMALL | {"num_neighbors": [2, 3], "batch_size": 6}
+    result = commands.train(configure("graphsage", str(tmp_path / "block.npz"), wanted), tmp_path / "run", quiet=True)
+    stored = json.loads((tmp_path / "run" / CONFIG).read_text())
+    stored["model"] = {old_name(name): value for name, value in stored["model"].items()}
+    assert stored["model"]["fanout"] == [2, 3]
+    (tmp_path / "run" / CONFIG).write_text(json.dumps(stored))
+    _evaluates_and_predicts(tmp_path / "run", result)
+    # as if the run had been stopped before its end
+    (tmp_path / "run" / RESULT).unlink()
+    assert commands.resume(tmp_path / "run", quiet=True)["test"] == result["test"]
+
+
+def old_name(name: str) -> str:
+    return {new: old for old, new in RENAMED.items()}.get(name, name)
+
+
 def _log(run: Path) -> list[dict[str, Any]]:
     return [line | {"seconds": 0} for line in Run.open(run).log.read()]
 
@@ -116,7 +135,7 @@ def _evaluates_and_predicts(run: Path, result: dict[str, Any]) -> None:
 
 
 def _ball(graph: Graph, size: int) -> torch.Tensor:
-    """The first `size` nodes that a walk ring by ring meets."""
+    """Returns the first `size` nodes of a breadth-first search."""
     met = graph.adj.rowptr.diff().argmax().reshape(1).long()
     while len(met) < size:
         reached = graph.adj.select(met).col.long().unique()
@@ -127,7 +146,7 @@ def _ball(graph: Graph, size: int) -> torch.Tensor:
 
 
 def _induced(graph: Graph, nodes: torch.Tensor) -> dict[str, Any]:
-    """The arrays of an .npz file for `nodes` and the edges between them."""
+    """Returns the arrays of an .npz file for `nodes` and the edges between them."""
     rows = graph.adj.select(nodes)
     place = torch.full((graph.num_nodes,), -1)
     place[nodes] = torch.arange(len(nodes))

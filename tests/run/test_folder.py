@@ -9,7 +9,7 @@ import torch
 
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
-from lazygnn.methods import resolve
+from lazygnn.methods import read_config, resolve
 from lazygnn.run.folder import CHOSEN, CONFIG, LOG, RESULT, WEIGHTS, Run
 from lazygnn.training import EpochReport
 
@@ -26,7 +26,7 @@ def run(tmp_path: Path, config: Config) -> Run:
 
 def test_the_configuration_is_read_back(run: Run, config: Config) -> None:
     opened = Run.open(run.path)
-    assert opened.config() == config
+    assert opened.config(read_config) == config
     assert json.loads((run.path / CONFIG).read_text())["model"]["alpha"] == 0.2
 
 
@@ -72,7 +72,7 @@ def test_a_folder_that_is_not_empty_is_refused(run: Run, config: Config, tmp_pat
     with pytest.raises(ConfigError, match=r"`.*file` exists and is not empty"):
         Run.create(tmp_path / "file", config)
     (tmp_path / "empty").mkdir()
-    assert Run.create(tmp_path / "empty", config).config() == config
+    assert Run.create(tmp_path / "empty", config).config(read_config) == config
 
 
 def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
@@ -93,13 +93,13 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
 def test_a_corrupt_configuration_is_a_checkpoint_error(run: Run, content: bytes, message: str) -> None:
     (run.path / CONFIG).write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
-        Run.open(run.path).config()
+        Run.open(run.path).config(read_config)
 
 
 def test_a_configuration_with_an_unknown_name_is_a_checkpoint_error(run: Run, config: Config) -> None:
     (run.path / CONFIG).write_text(json.dumps(config.model_dump() | {"color": "red"}))
     with pytest.raises(CheckpointError, match=r"is not the configuration of a run: option `color` is 'red'"):
-        run.config()
+        run.config(read_config)
 
 
 def test_a_run_without_weights_has_not_ended(run: Run) -> None:

@@ -7,6 +7,7 @@ from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.commands.result import make_result
 from lazygnn.graph import without_warnings
+from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
 from lazygnn.training import evaluate
 
@@ -23,7 +24,7 @@ def evaluate_run(path: Path, *, device: str = "auto", root: str | None = None) -
         The result, as `train` returns it.
     """
     run = Run.open(path)
-    config, weights = run.config(), run.load_weights()
+    config, weights = run.config(read_config), run.load_weights()
     chosen = choose_device(device)
     with without_warnings():
         graph = reload_graph(config, root)

@@ -10,6 +10,7 @@ from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.data import load_graph
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph, without_warnings
+from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
 from lazygnn.run.predictions import check_format, prediction_table, write_table
 from lazygnn.training import infer
@@ -30,7 +31,7 @@ def predict_run(
         The outputs, their graph, and the graph of training, which defines the task and the names of the classes.
     """
     run = Run.open(path)
-    config, weights = run.config(), run.load_weights()
+    config, weights = run.config(read_config), run.load_weights()
     with without_warnings():
         trained_on = reload_graph(config, root)
     graph = trained_on if graph_file is None else load_graph(graph_file, root)

@@ -11,7 +11,7 @@ from lazygnn.data.datasets import EMBEDDED, data_root
 from lazygnn.data.folder import HEADER
 from lazygnn.errors import CheckpointError, GraphError
 from lazygnn.graph import Graph
-from lazygnn.methods import Place, build_model, place_graph
+from lazygnn.methods import Place, build_model, place_graph, read_config
 from lazygnn.model import Model
 from lazygnn.run.folder import HISTORIES, Run
 
@@ -44,7 +44,7 @@ def reload_graph(config: Config, root: str | None) -> Graph:
 
 def restore_model(run: Run, weights: dict[str, Tensor], graph: Graph, device: torch.device) -> tuple[Model, Graph]:
     """Builds the model of a run with its weights; returns it with the graph as the model takes it."""
-    config = run.config()
+    config = run.config(read_config)
     graph = place_graph(config, graph, device)
     model = build_model(config, graph, Place(device, run.path / HISTORIES, training=False))
     try:

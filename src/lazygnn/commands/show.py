@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
 
 # with fewer lines, a table shows lines of other epochs as well
@@ -17,7 +18,7 @@ _ENOUGH = 5
 def show_run(path: Path, console: Console) -> None:
     """Prints the resolved configuration, tables of the training log, and the result."""
     run = Run.open(path)
-    console.print_json(run.config().record(run.chosen()))
+    console.print_json(run.config(read_config).record(run.chosen()))
     log = run.log.read()
     shown = _select(log)
     console.print(_log_table(shown))

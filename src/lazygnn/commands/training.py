@@ -15,7 +15,7 @@ from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
-from lazygnn.methods import build, method_options
+from lazygnn.methods import build, read_config
 from lazygnn.partitioning import default_cache
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.curves import plot_curves
@@ -67,7 +67,7 @@ def resume(path: Path, *, device: str | None = None, root: str | None = None, qu
         quiet: Shows no progress.
     """
     run = Run.open(path)
-    config = run.config()
+    config = run.config(read_config)
     if run.has_ended():
         logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", path)
         return run.result() | {"run": str(path)}
@@ -89,7 +89,7 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
     metric, _ = find_metric(config.trainer.metric, built.graph.task)
     # on a GPU, whether a step is replayed is decided batch by batch
     replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
-    run.save_chosen({"device": str(device), "metric": metric} | replay | method_options(config).chosen())
+    run.save_chosen({"device": str(device), "metric": metric} | replay | config.model.chosen())
     return trainer
 
 

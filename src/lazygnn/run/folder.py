@@ -1,6 +1,7 @@
 """The run folder: the resolved configuration, the best weights and the result; where log and checkpoints are."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from lazygnn.config import Config, check_options
+from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.files import write_file
 from lazygnn.run.log import RunLog
@@ -44,11 +45,11 @@ class Run:
             )
         return Run(path)
 
-    def config(self) -> Config:
-        """Reads the configuration that the run was started with."""
+    def config(self, read: Callable[[dict[str, Any]], Config]) -> Config:
+        """Returns the configuration that the run was started with; `read` is `lazygnn.methods.read_config`."""
         content = self._read_json(CONFIG)
         try:
-            return check_options(Config, content)
+            return read(content)
         except ConfigError as error:
             raise CheckpointError(f"`{self.path / CONFIG}` is not the configuration of a run: {error}") from error
 

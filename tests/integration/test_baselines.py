@@ -1,4 +1,4 @@
-"""What every method shares, for those beside LazyGNN: resuming, labels that must not be read, mini-batches."""
+"""Properties of training that every baseline must have: it resumes, reads no other labels, and learns."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,13 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.methods import build, resolve
 from lazygnn.training.trainer import Trainer
 
 SETTINGS: dict[str, dict[str, Any]] = {
-    "graphsage": {"fanout": [3, 2], "batch_size": 6, "norm": "batch", "hidden_channels": 5},
+    "graphsage": {"num_neighbors": [3, 2], "batch_size": 6, "norm": "batch", "hidden_channels": 5},
     "cluster-gcn": {"num_parts": 5, "parts_per_batch": 2, "partition": "random", "hidden_channels": 5},
     "sgc": {"batch_size": 6},
     "sign": {"batch_size": 6, "hidden_channels": 5, "mlp_layers": 2, "norm": "batch"},
@@ -82,24 +81,3 @@ def test_training_beats_chance_and_its_loss_is_the_mean_over_training_nodes(bloc
     # whatever the batches are, the weights of an epoch sum to the number of batches
     total = sum(float(batch.weight.sum()) for batch in trainer.loader)
     assert total / len(trainer.loader) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("method", ["sgc", "sign"])
-def test_features_are_propagated_before_training_and_for_inference_alike(block_graph: Graph, method: str) -> None:
-    trainer = make(block_graph, method, num_layers=2)
-    adj, x = block_graph.adj.to_dense(), torch.as_tensor(block_graph.x)
-    hops = [adj @ adj @ x] if method == "sgc" else [x, adj @ x, adj @ adj @ x]
-    torch.testing.assert_close(trainer.graph.x, torch.cat(hops, dim=1))
-    batch = next(iter(trainer.loader))
-    torch.testing.assert_close(batch.x, torch.cat(hops, dim=1)[batch.nodes])
-
-
-@pytest.mark.parametrize("fanout", [[], [0], [3, -2]])
-def test_a_fan_out_that_cannot_be_drawn_is_an_error_of_the_options(fanout: list[int]) -> None:
-    with pytest.raises(ConfigError, match="option `fanout"):
-        resolve("graphsage", "cora", {"fanout": fanout})
-
-
-def test_cluster_gcn_has_no_halo() -> None:
-    with pytest.raises(ConfigError, match="option `halo` is 'frozen'"):
-        resolve("cluster-gcn", "cora", {"halo": "frozen"})

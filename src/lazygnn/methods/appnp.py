@@ -1,0 +1,37 @@
+"""APPNP: an MLP, then exact propagation in every pass; https://arxiv.org/abs/1810.05997."""
+
+from pydantic import Field
+
+from lazygnn.batch import Loader
+from lazygnn.graph import Graph
+from lazygnn.loader import FullLoader
+from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.mlp import MLPOptions, transform_and
+from lazygnn.model import Model
+from lazygnn.propagation import ExactPropagation
+
+
+class APPNPOptions(MLPOptions):
+    """The MLP and the steps after it."""
+
+    alpha: float = Field(0.1, gt=0, le=1, description="weight of the transformed features in each step")
+    num_layers: int = Field(10, ge=1, description="steps of a pass")
+
+
+def make_model(options: APPNPOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
+    """Builds the MLP with exact propagation."""
+    return transform_and(ExactPropagation(options.alpha, options.num_layers), options, graph)
+
+
+def make_loader(options: APPNPOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001
+    """Builds a loader of the whole graph."""
+    return FullLoader(cut.graph, options.num_layers)
+
+
+METHOD = Method(
+    "MLP, then exact propagation in every pass",
+    "Gasteiger et al., Predict then Propagate, ICLR 2019",
+    APPNPOptions,
+    make_model,
+    make_loader,
+)

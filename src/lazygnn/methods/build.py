@@ -1,0 +1,92 @@
+"""From a configuration to what is trained: the model, its loader, and the graph as the model sees it."""
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from lazygnn.batch import Loader
+from lazygnn.config import Config
+from lazygnn.errors import ConfigError, wrong_type
+from lazygnn.graph import Graph, check_graph
+from lazygnn.methods.base import Cut, MethodOptions, Place
+from lazygnn.methods.recipes import find_method
+from lazygnn.model import Model
+from lazygnn.models import MLP
+from lazygnn.transforms import row_normalize
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A model, the loader of its training batches, and the graph as the model sees it."""
+
+    model: Model
+    loader: Loader
+    graph: Graph
+
+
+def build(
+    config: Config,
+    graph: Graph,
+    device: torch.device | str = "cpu",
+    *,
+    folder: Path | None = None,
+    cache: Path | None = None,
+) -> Built:
+    """Builds the model and the loader of a configuration. Torch's global generator initializes the weights.
+
+    Args:
+        config: From `resolve`.
+        graph: As loaded; it is permuted by its partition and moved here.
+        device: The compute device.
+        folder: For histories on disk.
+        cache: Folder of partitions, read and written.
+    """
+    if not isinstance(config, Config):
+        raise ConfigError(wrong_type("config", config, "make one with `resolve(method, dataset)`"))
+    check_graph(graph)
+    method, options = find_method(config.method), method_options(config)
+    compute_dtype = torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
+    place = Place(torch.device(device), folder, compute_dtype=compute_dtype)
+    options.check(place.device)
+    parts = options.find_parts(graph, cache)
+    graph = graph if parts is None else graph.permute(parts.order)
+    ptr = torch.tensor([0, graph.num_nodes]) if parts is None else parts.ptr
+    graph = place_graph(config, graph, place.device)
+    loader = method.loader(options, Cut(graph, ptr, config.seed), place)
+    model = build_model(config, graph, place)
+    if config.trainer.epochs > 0 and not list(model.parameters()):
+        raise ConfigError(f"`{config.method}` has no weights to train; set `epochs=0`")
+    return Built(model, loader, graph)
+
+
+def build_model(config: Config, graph: Graph, place: Place) -> Model:
+    """Builds the model of a configuration on its device."""
+    model = find_method(config.method).model(method_options(config), graph, place).to(place.device)
+    compiles = config.trainer.compile and place.training
+    if compiles and place.device.type != "cuda":
+        logger.warning("`compile` is for a GPU and is ignored on a CPU; set `compile=false` to silence this warning")
+    elif compiles:
+        for module in model.modules():
+            if isinstance(module, MLP):
+                # parts differ in size
+                module.compile(dynamic=True)
+    return model
+
+
+def place_graph(config: Config, graph: Graph, device: torch.device) -> Graph:
+    """Returns the graph as a method sees it: features normalized, moved unless kept on the host, then prepared."""
+    options = method_options(config)
+    graph = row_normalize(graph) if options.normalize_features else graph
+    graph = graph if options.keeps_features_on_host else graph.to(device)
+    return find_method(config.method).prepare(options, graph)
+
+
+def method_options(config: Config) -> MethodOptions:
+    """Returns the options of a configuration's method, with empty ones filled in."""
+    options = config.model.resolved()
+    assert isinstance(options, MethodOptions)
+    return options

@@ -1,0 +1,53 @@
+"""GCN: graph convolutions over the whole graph; https://arxiv.org/abs/1609.02907."""
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from lazygnn.batch import Loader
+from lazygnn.graph import Graph
+from lazygnn.history import History
+from lazygnn.loader import FullLoader
+from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.options import LayerOptions
+from lazygnn.model import Model
+from lazygnn.models import GCN
+
+
+class GCNOptions(LayerOptions):
+    """A stack of convolutions."""
+
+    num_layers: int = Field(2, ge=1, description="convolutions")
+
+
+def make_gcn(options: GCNOptions, graph: Graph, histories: Sequence[History] = ()) -> GCN:
+    """Builds the convolutions, with a history after each but the last where they have one."""
+    return GCN(
+        graph.in_channels,
+        options.hidden_channels,
+        graph.task.num_outputs,
+        num_layers=options.num_layers,
+        norm=options.norm,
+        dropout=options.dropout,
+        input_dropout=options.input_dropout,
+        histories=histories,
+    )
+
+
+def make_model(options: GCNOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
+    """Builds a GCN without histories."""
+    return make_gcn(options, graph)
+
+
+def make_loader(options: GCNOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001
+    """Builds a loader of the whole graph."""
+    return FullLoader(cut.graph, options.num_layers)
+
+
+METHOD = Method(
+    "convolutions over the whole graph",
+    "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",
+    GCNOptions,
+    make_model,
+    make_loader,
+)

@@ -1,0 +1,50 @@
+"""GraphSAGE: layers over sampled neighbors; https://arxiv.org/abs/1706.02216."""
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from lazygnn.batch import Loader
+from lazygnn.graph import Graph
+from lazygnn.loader import NeighborLoader
+from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.options import BatchOptions, LayerOptions
+from lazygnn.model import Model
+from lazygnn.models import SAGE
+
+
+class SAGEOptions(LayerOptions, BatchOptions):
+    """As many layers as `num_neighbors` has entries."""
+
+    num_neighbors: list[Literal[-1] | PositiveInt] = Field(
+        [10, 25],
+        min_length=1,
+        description="neighbors sampled in each layer; the last entry is the layer next to the targets",
+    )
+
+
+def make_model(options: SAGEOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
+    """Builds the layers."""
+    return SAGE(
+        graph.in_channels,
+        options.hidden_channels,
+        graph.task.num_outputs,
+        num_layers=len(options.num_neighbors),
+        norm=options.norm,
+        dropout=options.dropout,
+        input_dropout=options.input_dropout,
+    )
+
+
+def make_loader(options: SAGEOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001
+    """Builds a loader of training nodes with sampled neighbors."""
+    return NeighborLoader(cut.graph, options.num_neighbors, batch_size=options.batch_size, seed=cut.seed)
+
+
+METHOD = Method(
+    "means over sampled neighbors, beside the node itself",
+    "Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
+    SAGEOptions,
+    make_model,
+    make_loader,
+)

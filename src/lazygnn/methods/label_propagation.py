@@ -1,0 +1,66 @@
+"""Label propagation: the labels of the training nodes spread over the graph; nothing is learned."""
+
+from dataclasses import replace
+
+from pydantic import Field
+
+from lazygnn.batch import Loader
+from lazygnn.graph import Graph
+from lazygnn.loader import FullLoader
+from lazygnn.methods.base import Cut, Method, MethodOptions, Place
+from lazygnn.model import Model
+from lazygnn.models import LabelPropagation
+from lazygnn.transforms import link_similar, smooth_features
+
+
+class LabelPropagationOptions(MethodOptions):
+    """The propagation, and edges between nodes with similar features."""
+
+    alpha: float = Field(0.1, gt=0, le=1, description="weight of the training labels in each step")
+    class_mass: bool = Field(False, description="scale each class to its share among the training nodes")
+    feature_neighbors: int = Field(0, ge=0, description="nodes with similar features that each node is linked to")
+    feature_hops: int = Field(0, ge=0, description="hops that features are propagated before they are compared")
+    feature_weight: float = Field(0.3, gt=0, description="weight of such a link, times the cosine; an edge has 1")
+    eval_tolerance: float = Field(1e-6, gt=0, lt=1, description="relative error of the fixed point")
+
+    def ignored(self) -> dict[str, str]:
+        """Adds the options of links that are not made."""
+        found = super().ignored()
+        for name in ("feature_hops", "feature_weight"):
+            if self.feature_neighbors == 0 and (value := getattr(self, name)) != type(self).model_fields[name].default:
+                found[name] = (
+                    f"`{name}` is {value}, but `feature_neighbors` is 0, so features are not compared; "
+                    f"set `feature_neighbors`, or omit `{name}`"
+                )
+        return found
+
+
+def make_model(options: LabelPropagationOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
+    """Builds the model, which has no weights."""
+    model = LabelPropagation(options.alpha, tolerance=options.eval_tolerance, class_mass=options.class_mass)
+    model.check_task(graph)
+    return model
+
+
+def make_loader(options: LabelPropagationOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001
+    """Builds a loader of all nodes, without edges."""
+    return FullLoader(cut.graph, num_layers=0)
+
+
+def prepare(options: LabelPropagationOptions, graph: Graph) -> Graph:
+    """Adds edges between nodes with similar features."""
+    if options.feature_neighbors == 0:
+        return graph
+    compared = smooth_features(graph, options.feature_hops) if options.feature_hops else graph
+    linked = link_similar(compared, options.feature_neighbors, options.feature_weight)
+    return replace(graph, adj=linked.adj, degree=linked.degree)
+
+
+METHOD = Method(
+    "the training labels, propagated; nothing is learned",
+    "Zhou et al., Learning with Local and Global Consistency, NeurIPS 2003",
+    LabelPropagationOptions,
+    make_model,
+    make_loader,
+    prepare,
+)

@@ -1,0 +1,159 @@
+"""Groups of options that several methods share."""
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+from pydantic import Field
+
+from lazygnn.batch import Loader
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.history import History, StoredHistory, open_history
+from lazygnn.history.warmstart import Mix, WarmStart
+from lazygnn.loader import ClusterLoader, FullLoader
+from lazygnn.methods.base import Cut, MethodOptions, Place
+from lazygnn.partitioning import Partition, partition
+
+logger = logging.getLogger(__name__)
+
+
+class LayerOptions(MethodOptions):
+    """Layers with normalization and dropout between them."""
+
+    hidden_channels: int = Field(64, ge=1, description="width of the hidden layers")
+    norm: Literal["batch", "layer", "none"] = Field("none", description="normalization between the layers")
+    dropout: float = Field(0.5, ge=0, lt=1, description="share of hidden units dropped in training")
+    input_dropout: float = Field(0.0, ge=0, lt=1, description="share of input entries dropped in training")
+
+
+class BatchOptions(MethodOptions):
+    """Batches of training nodes."""
+
+    batch_size: int | None = Field(None, ge=1, description="training nodes in a batch; empty means all")
+
+
+class ClusterOptions(MethodOptions):
+    """Batches of parts of the graph, and where features and edges are stored."""
+
+    num_parts: int = Field(1, ge=1, description="parts the graph is partitioned into; 1 means full batch")
+    parts_per_batch: int = Field(1, ge=1, description="parts in a batch")
+    partition: Literal["metis", "random", "contiguous"] = Field("metis", description="partition algorithm")
+    partition_seed: int = Field(0, ge=0, description="seed of the partition; the seed of the run does not change it")
+    halo: Literal["frozen", "paper", "features", "none"] = Field("frozen", description="neighbors around a batch")
+    features: Literal["device", "host"] = Field("device", description="where features are stored between batches")
+    edges: Literal["device", "host"] | None = Field(
+        None, description="where edges are stored between batches; empty means where the features are"
+    )
+    keep_batches: bool = Field(True, description="cache batches of a single part in memory")
+
+    def resolved(self) -> Self:
+        """Stores edges where the features are, unless told otherwise."""
+        return super().resolved().model_copy(update={"edges": self.edges or self.features})
+
+    def ignored(self) -> dict[str, str]:
+        """Adds the options that only a partitioned graph needs."""
+        found = super().ignored()
+        if self.num_parts == 1:
+            for name in ("parts_per_batch", "partition", "partition_seed", "halo", "keep_batches"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    found[name] = self.needs_parts(name)
+        return found
+
+    def needs_parts(self, name: str) -> str:
+        """Returns the message for an option that has no effect in full batch."""
+        value = str(getattr(self, name)).lower()
+        return f"`{name}` is {value}, but `num_parts` is 1, which means full batch; set `num_parts`, or omit `{name}`"
+
+    @property
+    def keeps_features_on_host(self) -> bool:
+        """Whether features are stored in host memory."""
+        return self.features == "host"
+
+    def check(self, device: torch.device) -> None:
+        """Refuses edges that leave the device before the features, and batches of more parts than exist."""
+        if (self.features, self.edges) == ("device", "host"):
+            raise ConfigError(
+                "`edges` is host, but `features` is device; edges cannot be in host memory alone: "
+                "set `features=host`, or omit `edges`"
+            )
+        if self.parts_per_batch > self.num_parts > 1:
+            raise ConfigError(
+                f"`parts_per_batch` is {self.parts_per_batch}, but `num_parts` is {self.num_parts}; "
+                f"choose at most {self.num_parts}"
+            )
+        super().check(device)
+
+    def find_parts(self, graph: Graph, cache: Path | None) -> Partition | None:
+        """Partitions the graph, or reads an earlier partition from the cache."""
+        if self.num_parts == 1:
+            return None
+        return partition(graph, self.num_parts, method=self.partition, seed=self.partition_seed, cache=cache)
+
+    def load(self, cut: Cut, place: Place, num_layers: int, *, label_step: bool = False) -> Loader:
+        """Builds a loader of whole parts with a halo, or of the whole graph; for resolved options."""
+        edges = place.device if (self.features, self.edges) == ("host", "device") else None
+        if len(cut.ptr) == 2:
+            return FullLoader(cut.graph, num_layers, label_step=label_step, edges=edges)
+        on_gpu = place.device.type == "cuda"
+        # the trainer moves features from host memory, so batches hold them in the format that the GPU multiplies in
+        narrow = on_gpu and self.keeps_features_on_host and place.compute_dtype == torch.bfloat16
+        return ClusterLoader(
+            cut.graph,
+            cut.ptr,
+            num_layers,
+            parts_per_batch=self.parts_per_batch,
+            halo=self.halo,
+            seed=cut.seed,
+            keep=self.keep_batches,
+            pin=on_gpu,
+            edges=edges,
+            dtype=torch.bfloat16 if narrow else None,
+        )
+
+
+class HistoryOptions(MethodOptions):
+    """Where histories are stored, and in which number format."""
+
+    history: Literal["device", "host", "pinned", "disk"] = Field("device", description="where histories are stored")
+    history_dtype: Literal["float32", "bfloat16", "float16", "int8"] = Field(
+        "float32", description="number format of the histories"
+    )
+
+    def check(self, device: torch.device) -> None:
+        """Warns about pinned histories on a CPU."""
+        if self.history == "pinned" and device.type != "cuda":
+            logger.warning(
+                "`history` is pinned, which is for a GPU; on a CPU it is the same as `device`: set `history=device` to "
+                "silence this warning"
+            )
+        super().check(device)
+
+    def open(self, graph: Graph, channels: int, start: WarmStart, place: Place, name: str) -> StoredHistory:
+        """Opens an empty history with a row for every node."""
+        return open_history(
+            graph.num_nodes,
+            channels,
+            start,
+            tier=self.history,
+            dtype=getattr(torch, self.history_dtype),
+            device=place.device,
+            compute_dtype=place.compute_dtype,
+            folder=place.folder,
+            name=name,
+        )
+
+
+class GASOptions(ClusterOptions, HistoryOptions):
+    """Parts with a halo of one hop, and a history after each layer but the last (GNNAutoScale)."""
+
+    halo: Literal["features"] = Field("features", description="one hop of neighbors with their features")
+
+    def open_layers(self, graph: Graph, channels: int, num_layers: int, place: Place) -> Sequence[History]:
+        """Opens the histories of a model; inference and full batch need none."""
+        if not place.training or self.num_parts == 1:
+            return ()
+        # targets are computed, not warm-started
+        return [self.open(graph, channels, Mix(1.0), place, f"layer-{layer}") for layer in range(1, num_layers)]

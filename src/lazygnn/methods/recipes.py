@@ -1,0 +1,98 @@
+"""Configurations by name: a method, its recipe for a data set, and the values that a user sets."""
+
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from lazygnn import methods
+from lazygnn.config import Config, Options, TrainerOptions, check_options, nearest, read_toml, rename, split_options
+from lazygnn.errors import ConfigError, wrong_type
+from lazygnn.methods.base import Method
+
+
+def find_method(name: str) -> Method[Any]:
+    """Returns the method of that name."""
+    if not isinstance(name, str) or name not in methods.METHODS:
+        raise ConfigError(f"unknown method `{name}`; {nearest(str(name), methods.METHODS, alike=0.7)}")
+    return methods.METHODS[name]
+
+
+def methods_with(option: str) -> list[str]:
+    """Returns the names of the methods that accept an option; all of them for an option of training."""
+    return [
+        name
+        for name, method in methods.METHODS.items()
+        if option in TrainerOptions.model_fields or option in method.options.model_fields
+    ]
+
+
+def recipe(method: str, dataset: str) -> dict[str, Any]:
+    """Returns the published or tuned values for a method on a data set; without any, those of the `default` table."""
+    tables = _recipes(method)
+    return tables[_table_for(dataset, tables)]
+
+
+def recipe_for(method: str, dataset: str) -> str:
+    """Returns the name of that recipe: the data set, the stem of a file, or `default`."""
+    return _table_for(dataset, _recipes(method))
+
+
+def recipe_names(method: str) -> list[str]:
+    """Returns the data sets that a method has a recipe for."""
+    return [name for name in _recipes(method) if name != "default"]
+
+
+def resolve(method: str, dataset: str | Path, values: Mapping[str, Any] = {}, **run: Any) -> Config:
+    """Returns a complete configuration.
+
+    Args:
+        method: A name in `METHODS`.
+        dataset: A name or a path.
+        values: Options by name; they override the recipe, which overrides the defaults.
+        run: `seed`, `device` and `root`.
+    """
+    options = find_method(method).options
+    if not isinstance(dataset, str | Path):
+        raise ConfigError(wrong_type("dataset", dataset, "give a name or a path, and the graph itself to `build`"))
+    if not isinstance(values, Mapping):
+        raise ConfigError(wrong_type("values", values, 'give options by name, such as `{"epochs": 100}`'))
+    dataset = str(dataset)
+    _check_owner(values, method)
+    groups = split_options(recipe(method, dataset) | dict(values), {"trainer": TrainerOptions, "model": options})
+    # only what the user set is refused: a recipe may set more than a run needs
+    for name, reason in groups["model"].ignored().items():
+        if name in values:
+            raise ConfigError(reason)
+    return check_options(Config, {"method": method, "dataset": dataset, **groups, **run})
+
+
+def read_config(record: Mapping[str, Any]) -> Config:
+    """Returns the configuration that `Config.record` wrote; options that were renamed since get their new names."""
+    groups: dict[str, type[Options]] = {"trainer": TrainerOptions}
+    if "method" in record:
+        groups["model"] = find_method(record["method"]).options
+    typed = {
+        group: check_options(options, rename(record[group]))
+        for group, options in groups.items()
+        if isinstance(record.get(group), Mapping)
+    }
+    return check_options(Config, {**record, **typed})
+
+
+def _check_owner(names: Iterable[str], method: str) -> None:
+    """Refuses options of other methods; `split_options` reports names that no method has."""
+    for name in names:
+        if (owners := methods_with(name)) and method not in owners:
+            raise ConfigError(f"method `{method}` has no option `{name}`; methods that accept it: {', '.join(owners)}")
+
+
+def _table_for(dataset: str, tables: Iterable[str]) -> str:
+    stem = Path(dataset).stem
+    return stem if stem in tables else "default"
+
+
+def _recipes(method: str) -> dict[str, dict[str, Any]]:
+    find_method(method)
+    with resources.as_file(resources.files("lazygnn") / "recipes" / f"{method}.toml") as path:
+        return read_toml(path)

@@ -1,0 +1,117 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.errors import ConfigError, GraphError
+from lazygnn.graph import Graph
+from lazygnn.methods import METHODS, Built, Place, build, build_model, find_method, method_options, resolve
+from lazygnn.training import Trainer
+
+Make = Callable[..., Built]
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "label-propagation"])
+@pytest.mark.parametrize("values", [{}, {"prop_channels": 5, "norm": "batch", "mlp_layers": 3}], ids=["plain", "wide"])
+def test_every_method_that_learns_takes_a_step(
+    make: Make, block_graph: Graph, method: str, values: dict[str, Any]
+) -> None:
+    known = find_method(method).options.model_fields
+    built = make(method, **{name: value for name, value in values.items() if name in known})
+    (batch,) = built.loader
+    out = built.model(batch)
+    assert out.shape == (batch.num_targets, 3)
+    (batch.weight * block_graph.task.loss(out, batch.y)).sum().backward()
+    assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in built.model.parameters())
+    assert any(bool(p.grad.abs().sum() > 0) for p in built.model.parameters() if p.grad is not None)
+    assert built.model.infer(built.graph).shape == (60, 3)
+
+
+def test_the_same_seed_builds_the_same_weights(make: Make) -> None:
+    first, second = (make("lazygnn").model.state_dict() for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(("method", "num_layers"), [("mlp", 0), ("appnp", 10), ("lazygnn", 2)])
+def test_batches_have_as_many_layers_as_a_pass(make: Make, method: str, num_layers: int) -> None:
+    (batch,) = make(method).loader
+    assert len(batch.adjs) == num_layers
+
+
+def test_features_are_normalized_on_request(make: Make, block_graph: Graph) -> None:
+    plain, scaled = (make("mlp", normalize_features=flag).graph.x for flag in (False, True))
+    assert plain is block_graph.x
+    assert isinstance(scaled, Tensor)
+    torch.testing.assert_close(scaled.abs().sum(dim=1), torch.ones(60))
+
+
+def test_what_cannot_be_built_is_named(block_graph: Graph) -> None:
+    config: Any = resolve("mlp", "block")
+    with pytest.raises(GraphError, match=r"`graph` is 'cora', of type str; make a graph with `load_graph`, `Graph\."):
+        build(config, "cora")  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigError, match=r"`config` is 'mlp', of type str; make one with `resolve\(method, dataset\)`"
+    ):
+        build("mlp", block_graph)  # type: ignore[arg-type]
+
+
+def test_a_method_without_weights_is_not_trained(make: Make) -> None:
+    with pytest.raises(ConfigError, match="`label-propagation` has no weights to train; set `epochs=0`"):
+        make("label-propagation", epochs=3)
+    assert not list(make("label-propagation").model.parameters())
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_the_options_of_every_method_are_resolved_at_once(method: str) -> None:
+    config = resolve(method, "cora")
+    options = method_options(config)
+    assert type(options) is find_method(method).options
+    assert options.resolved() == options
+    assert options.chosen() == {}
+    for name in ("edges", "beta", "label_step"):
+        assert getattr(options, name, "not an option") is not None
+    assert getattr(options, "response", "not an option") != "auto"
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_histories_return_the_compute_format_and_store_their_own(
+    make_lazy: Callable[..., Any], precision: str, dtype: torch.dtype
+) -> None:
+    history = make_lazy("lazygnn", precision=precision).features
+    assert history.values.read(torch.arange(2)).dtype == dtype
+    assert history.values.parts["rows"].dtype == torch.float32
+
+
+def test_a_cpu_compiles_nothing_and_warns_once(
+    make: Make, block_graph: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    make("lazygnn")
+    assert not caplog.records
+    built = make("lazygnn", compile=True)
+    assert all(module._compiled_call_impl is None for module in built.model.modules())
+    # inference compiles nothing anyway
+    build_model(resolve("lazygnn", "block", {"compile": True}), block_graph, Place(torch.device("cpu"), training=False))
+    (message,) = caplog.messages
+    assert message == "`compile` is for a GPU and is ignored on a CPU; set `compile=false` to silence this warning"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores")
+@pytest.mark.parametrize("values", [{"cuda_graphs": "off"}, {"precision": "bfloat16"}])
+def test_a_compiled_model_trains_as_the_plain_one(block_graph: Graph, values: dict[str, Any]) -> None:
+    found = []
+    for compiled in (False, True):
+        wanted = {"epochs": 6, "norm": "batch", "dropout": 0.0, "num_parts": 4, "partition": "random"} | values
+        config = resolve("lazygnn", "block", wanted | {"compile": compiled})
+        torch.manual_seed(0)
+        built = build(config, block_graph, "cuda")
+        losses: list[float] = []
+        trainer = Trainer(built.model, built.loader, built.graph, config.trainer)
+        trainer.on_epoch = lambda report, losses=losses: losses.append(report.loss)
+        trainer.fit()
+        found.append((losses, set(built.model.state_dict())))
+    assert found[0][1] == found[1][1]
+    assert found[1][0] == pytest.approx(found[0][0], rel=0.05 if values.get("precision") else 1e-3)
