@@ -143,12 +143,11 @@ def matrix(counts: list[int], num_cols: int, device: str, index: torch.dtype = t
     return Csr(rowptr.to(index), col.to(index), torch.randn(total, generator=generator), num_cols).to(device)
 
 
-def exact(adj: Csr, x: Tensor, source: Tensor | None = None, alpha: float = 0.0, **heavy_ball: Any) -> Tensor:
+def exact(adj: Csr, x: Tensor, source: Tensor | None = None, alpha: float = 0.0) -> Tensor:
     """The step in float64, on a CPU: cuSPARSE refuses a matrix of more entries than places."""
     where, adj, x = x.device, adj.to("cpu").to(torch.float64), x.cpu().double()
     source = torch.zeros(adj.num_rows, x.shape[1], dtype=x.dtype) if source is None else source.cpu().double()
-    heavy_ball = {name: v.cpu().double() if isinstance(v, Tensor) else v for name, v in heavy_ball.items()}
-    return reference.step(adj, x, source, alpha, **heavy_ball).to(where)
+    return reference.step(adj, x, source, alpha).to(where)
 
 
 def check(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
@@ -353,9 +352,8 @@ def test_nothing_is_touched_beyond_the_end(
 
     use_split(8, monkeypatch)
     adj, x, source = matrix(counts, 6, device), rows(6, 19, device, dtype), rows(6, 19, device, dtype, seed=1)
-    given: dict[str, Any] = {"previous": source, "momentum": 0.5}
-    check(fused.step(adj, x, source, 0.1, **given), exact(adj, x, source, 0.1, **given), dtype)
     once = fused.step(adj, x, source, 0.1)
+    check(once, exact(adj, x, source, 0.1), dtype)
     twice = fused.run_steps([adj] * 2, x, source, 0.1)
     assert torch.equal(twice, fused.step(adj, once, source, 0.1)[: len(counts)])
 
@@ -421,28 +419,15 @@ def test_rows_are_padded_once(device: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert fused.aligned(last) is not last
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_heavy_ball_term_is_added(device: str, dtype: torch.dtype) -> None:
-    from lazygnn.ops import fused
-
-    adj = matrix([4, 0, 7], 5, device)
-    x, source, previous = (rows(5, 7, device, dtype, seed) for seed in range(3))
-    given: dict[str, Any] = {"previous": previous, "momentum": 0.4}
-    check(fused.step(adj, x, source, 0.1, **given), exact(adj, x, source, 0.1, **given), dtype)
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.3])
 @pytest.mark.parametrize("reach", [[], [4], [4, 4, 4], [9, 9], [7, 5, 4], [4, 6]], ids=str)
-def test_diffusion_is_that_of_the_reference(device: str, reach: list[int], momentum: float) -> None:
+def test_diffusion_is_that_of_the_reference(device: str, reach: list[int]) -> None:
     from lazygnn.ops import fused
 
     adjs = [matrix([3, 0, 6, 2, 5, 1, 0, 9, 4][:num_rows], 9, device) for num_rows in reach]
     x, source = rows(9, 5, device), rows(9, 5, device, seed=1)
     before = x.clone()
-    expected = reference.run_steps(
-        [adj.to(torch.float64) for adj in adjs], x.double(), source.double(), 0.2, momentum=momentum
-    )
-    check(fused.run_steps(adjs, x, source, 0.2, momentum=momentum), expected, torch.float32)
+    expected = reference.run_steps([adj.to(torch.float64) for adj in adjs], x.double(), source.double(), 0.2)
+    check(fused.run_steps(adjs, x, source, 0.2), expected, torch.float32)
     assert torch.equal(x, before)
 
 
@@ -456,15 +441,13 @@ def test_a_step_adds_a_share_of_its_source_and_the_rest_of_the_past(
 
     monkeypatch.setattr(fused, "_MAX_LANES", 16)
     adj = matrix([4, 0, 7], 5, device)
-    x, source, past, previous = (rows(5, columns, device, dtype, seed) for seed in range(4))
-    ball: dict[str, Any] = {"previous": previous, "momentum": 0.4}
-    for more in ({}, ball):
-        alone, beside = share * source.double(), torch.lerp(past.double(), source.double(), share)
-        check(fused.step(adj, x, source, 0.1, share=share, **more), exact(adj, x, alone, 0.1, **more), dtype)
-        expected = exact(adj, x, beside, 0.1, **more)
-        # rows that lie as close as they can, and rows that can be read 16 bytes at a time
-        for given in (past, fused.aligned(past)):
-            check(fused.step(adj, x, source, 0.1, share=share, past=given, **more), expected, dtype)
+    x, source, past = (rows(5, columns, device, dtype, seed) for seed in range(3))
+    alone, beside = share * source.double(), torch.lerp(past.double(), source.double(), share)
+    check(fused.step(adj, x, source, 0.1, share=share), exact(adj, x, alone, 0.1), dtype)
+    expected = exact(adj, x, beside, 0.1)
+    # rows that lie as close as they can, and rows that can be read 16 bytes at a time
+    for given in (past, fused.aligned(past)):
+        check(fused.step(adj, x, source, 0.1, share=share, past=given), expected, dtype)
 
 
 @pytest.mark.parametrize("reach", [[4, 4], [4, 4, 4, 4, 4], [6, 4]], ids=str)
@@ -505,9 +488,8 @@ def test_many_columns_are_taken_in_turn(device: str, monkeypatch: pytest.MonkeyP
     adj = matrix([4, 0, 7], 5, device)
     for lanes, columns in ((2, 75), (32, 140)):
         monkeypatch.setattr(fused, "_MAX_LANES", lanes)
-        x, source, previous = (rows(5, columns, device, seed=seed) for seed in range(3))
-        given: dict[str, Any] = {"previous": previous, "momentum": 0.4}
-        check(fused.step(adj, x, source, 0.1, **given), exact(adj, x, source, 0.1, **given), torch.float32)
+        x, source = (rows(5, columns, device, seed=seed) for seed in range(2))
+        check(fused.step(adj, x, source, 0.1), exact(adj, x, source, 0.1), torch.float32)
 
 
 @pytest.mark.usefixtures("unroll")
@@ -540,11 +522,8 @@ def test_shapes_that_do_not_fit_are_refused(device: str) -> None:
         fused.step(adj, x, x[:2], 0.1)
     with pytest.raises(ValueError, match=r"`past` has shape \(2, 7\); the step needs \(3, 7\) or more rows"):
         fused.step(adj, x, x, 0.1, share=0.5, past=x[:2])
-    with pytest.raises(ValueError, match=r"`previous` has shape \(5, 6\); the step needs \(3, 7\)"):
-        fused.step(adj, x, x, 0.1, previous=x[:, 1:], momentum=0.5)
-    tall, x = matrix([4, 0, 7], 2, device), rows(2, 7, device)
-    with pytest.raises(ValueError, match=r"`x` has shape \(2, 7\); the step needs \(3, 7\) or more rows"):
-        fused.step(tall, x, rows(3, 7, device), 0.1, previous=rows(3, 7, device), momentum=0.5)
+    with pytest.raises(ValueError, match=r"`source` has shape \(5, 6\); the step needs \(3, 7\)"):
+        fused.step(adj, x, x[:, 1:], 0.1)
 
 
 @pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
@@ -558,12 +537,12 @@ def test_all_is_loaded_16_bytes_at_a_time(
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     types = {"order": "*i32", "rowptr": "*i32", "col": "*i32", "value": "*fp32", "pieces": "*fp32", "keep": "fp32"}
-    types |= dict.fromkeys(("source_weight", "past_weight", "momentum"), "fp32")
+    types |= dict.fromkeys(("source_weight", "past_weight"), "fp32")
     types |= {"whole": "*i32", "num_whole": "*i64"}
     types |= dict.fromkeys(("x", "halo", "source", "past", "out"), f"*{bits}")
     fixed: dict[str, Any] = {"X_STRIDE": 48 // unit, "HALO_STRIDE": 48 // unit, "UNIT": unit, "SPLIT": 512}
     fixed |= {} if halo else {"halo": None}
-    own = {"previous": None, "OWN_COLUMNS": 48, "OWN_UNIT": unit, "PAST_COLUMNS": 48, "PAST_UNIT": unit}
+    own = {"SOURCE_COLUMNS": 48, "SOURCE_UNIT": unit, "PAST_COLUMNS": 48, "PAST_UNIT": unit}
     code = compiled(lane_rows, types, fixed | own | {"LANES": 48 // unit, "UNROLL": 4})
     # the source and the past; indices and values, ahead and in the loop; neighbours, in it and behind the last whole
     # four; four pieces of 48 columns in float32

@@ -60,14 +60,6 @@ def test_a_step_on_a_row_prefix_is_the_prefix_of_a_step() -> None:
     assert torch.equal(out[2:], x[2:])
 
 
-def test_the_heavy_ball_adds_what_the_last_step_changed() -> None:
-    a, (x, source, previous) = matrix(4, 6), (rows(6, 3, seed) for seed in range(3))
-    out = step(a, x, source, 0.2, previous=previous, momentum=0.3)
-    expected = 0.8 * a.to_dense() @ x + 0.2 * source[:4] + 0.3 * (x - previous)[:4]
-    torch.testing.assert_close(out[:4], expected, rtol=0, atol=1e-14)
-    assert torch.equal(out[4:], x[4:])
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_rows_of_16_bits_are_rounded_once(dtype: torch.dtype) -> None:
     a, x, source = matrix(6, 6).to(torch.float32), rows(6, 3, 1).to(dtype), rows(6, 3, 2).to(dtype)
@@ -107,14 +99,6 @@ def test_a_share_of_the_source_stands_beside_the_past() -> None:
     assert torch.equal(run_steps([a, a], x, source, 0.2, shares=[0.3, 1.2], past=past), two)
     with pytest.raises(ValueError, match="longer"):
         run_steps([a], x, source, 0.2, shares=[0.3, 1.2], past=past)
-
-
-def test_the_first_step_of_a_diffusion_has_no_momentum() -> None:
-    a, x, source = matrix(6, 6), rows(6, 3, 1), rows(6, 3, 2)
-    one = step(a, x, source, 0.2)
-    assert torch.equal(run_steps([a], x, source, 0.2, momentum=0.3), one)
-    two = step(a, one, source, 0.2, previous=x, momentum=0.3)
-    assert torch.equal(run_steps([a] * 2, x, source, 0.2, momentum=0.3), two)
 
 
 def test_gradient_of_the_sparse_first_layer() -> None:

@@ -68,17 +68,13 @@ def step(
     *,
     share: float = 1.0,
     past: Tensor | None = None,
-    previous: Tensor | None = None,
-    momentum: float = 0.0,
 ) -> Tensor:
     """`(1 - alpha) adj @ x + alpha source` on the rows of `adj`; the rows of `x` below them keep their value.
 
-    With a `share`, `lerp(past, source, share)` takes the place of the source; no `past` stands for zero. With the value
-    that `x` had a step before, `momentum (x - previous)` is added: the heavy-ball method. No argument is changed. On an
-    accelerator the columns of the result may be a view of wider rows.
+    With a `share`, `lerp(past, source, share)` takes the place of the source; no `past` stands for zero. No argument is
+    changed. On an accelerator the columns of the result may be a view of wider rows.
     """
-    kernels = _kernels(adj, x, source, past, previous)
-    out: Tensor = kernels.step(adj, x, source, alpha, share=share, past=past, previous=previous, momentum=momentum)
+    out: Tensor = _kernels(adj, x, source, past).step(adj, x, source, alpha, share=share, past=past)
     return out
 
 
@@ -90,7 +86,6 @@ def run_steps(
     *,
     shares: Sequence[float] | None = None,
     past: Tensor | None = None,
-    momentum: float = 0.0,
 ) -> Tensor:
     """A step for each matrix, with its share of the source; the rows that the last one reaches, `x` if there is none.
 
@@ -98,8 +93,7 @@ def run_steps(
     """
     if not adjs:
         return x
-    kernels = _kernels(adjs[0], x, source, past)
-    out: Tensor = kernels.run_steps(adjs, x, source, alpha, shares=shares, past=past, momentum=momentum)
+    out: Tensor = _kernels(adjs[0], x, source, past).run_steps(adjs, x, source, alpha, shares=shares, past=past)
     return out
 
 

@@ -1,4 +1,4 @@
-"""The products of `reference` for an accelerator: residual, heavy-ball term and row prefix in one pass.
+"""The products of `reference` for an accelerator: residual and row prefix in one pass.
 
 Results have rows of a multiple of 16 bytes: 47 columns are a view of 48. What comes in otherwise is copied into such
 rows first, so a chain of steps pads once, and a long one pads its source too. The first product of a kind compiles,
@@ -46,15 +46,13 @@ def step(
     *,
     share: float = 1.0,
     past: Tensor | None = None,
-    previous: Tensor | None = None,
-    momentum: float = 0.0,
 ) -> Tensor:
-    """`(1 - alpha) adj @ x + alpha lerp(past, source, share) + momentum (x - previous)`.
+    """`(1 - alpha) adj @ x + alpha lerp(past, source, share)` on the rows of `adj`.
 
     Rows of `x` below `adj` keep their value.
     """
     out = empty_rows(max(adj.num_rows, len(x)), x)
-    _multiply(adj, aligned(x), out, source, alpha, share=share, past=past, previous=previous, momentum=momentum)
+    _multiply(adj, aligned(x), out, source, alpha, share=share, past=past)
     if adj.num_rows < len(x):
         out[adj.num_rows :] = x[adj.num_rows :]
     return out
@@ -68,7 +66,6 @@ def run_steps(
     *,
     shares: Sequence[float] | None = None,
     past: Tensor | None = None,
-    momentum: float = 0.0,
 ) -> Tensor:
     """A step for each matrix, with its share of the source if it has one; the rows that the last one reaches.
 
@@ -76,12 +73,11 @@ def run_steps(
     """
     if not adjs:
         return x
-    rows, previous = adjs[-1].num_rows, None
+    rows = adjs[-1].num_rows
     shares = (1.0,) * len(adjs) if shares is None else shares
     if any(adj.num_rows != rows for adj in adjs):
         for adj, share in zip(adjs, shares, strict=True):
-            out = step(adj, x, source, alpha, share=share, past=past, previous=previous, momentum=momentum)
-            x, previous = out, x
+            x = step(adj, x, source, alpha, share=share, past=past)
         return x[:rows]
     x, halo = aligned(x), None
     below = x[rows:] if rows < len(x) else None
@@ -89,9 +85,8 @@ def run_steps(
         source, past = aligned(_dense(source)), None if past is None else aligned(_dense(past))
     for adj, share in zip(adjs, shares, strict=True):
         out = empty_rows(rows, x)
-        _multiply(adj, x, out, source, alpha, halo=halo, share=share, past=past, previous=previous, momentum=momentum)
-        # what is not needed must not be held
-        x, previous, halo = out, x if momentum else None, below
+        _multiply(adj, x, out, source, alpha, halo=halo, share=share, past=past)
+        x, halo = out, below
     return x
 
 
@@ -105,11 +100,9 @@ def _multiply(
     halo: Tensor | None = None,
     share: float = 1.0,
     past: Tensor | None = None,
-    previous: Tensor | None = None,
-    momentum: float = 0.0,
 ) -> None:
     """Writes the rows of `matrix` to `out`; where `x` ends, its rows go on in `halo`."""
-    _check(matrix, x, halo, source=source, past=past, previous=previous)
+    _check(matrix, x, halo, source=source, past=past)
     # what has no weight need not be read
     past = None if share == 1 else past
     unit, vectors = _unit(x), triton.cdiv(x.shape[1], _unit(x))
@@ -126,15 +119,13 @@ def _multiply(
                 halo=None if halo is None else halo[:, columns],
                 share=share,
                 past=None if past is None else past[:, columns],
-                previous=None if previous is None else previous[:, columns],
-                momentum=momentum,
             )
         return
     if matrix.num_rows == 0 or x.shape[1] == 0:
         return
     plan = _plan(matrix)
-    source, past, previous = (None if rows is None else _dense(rows) for rows in (source, past, previous))
-    own_unit, past_unit = _common_unit(x, source, previous), _common_unit(x, past)
+    source, past = (None if rows is None else _dense(rows) for rows in (source, past))
+    source_unit, past_unit = _common_unit(x, source), _common_unit(x, past)
     gather = {
         "col": matrix.col.contiguous(),
         "value": matrix.value.contiguous(),
@@ -154,20 +145,17 @@ def _multiply(
             pieces=pieces,
             source=source,
             past=past,
-            previous=previous,
             out=out,
             num_rows=matrix.num_rows,
             num_entries=len(matrix.col),
-            source_stride=0 if source is None else source.stride(0) // own_unit,
+            source_stride=0 if source is None else source.stride(0) // source_unit,
             past_stride=0 if past is None else past.stride(0) // past_unit,
-            previous_stride=0 if previous is None else previous.stride(0) // own_unit,
             out_stride=out.stride(0) // unit,
             keep=1.0 - alpha,
             source_weight=float(alpha * share),
             past_weight=float(alpha * (1 - share)),
-            momentum=float(momentum),
-            OWN_COLUMNS=x.shape[1] if own_unit == 1 else vectors * unit,
-            OWN_UNIT=own_unit,
+            SOURCE_COLUMNS=x.shape[1] if source_unit == 1 else vectors * unit,
+            SOURCE_UNIT=source_unit,
             PAST_COLUMNS=x.shape[1] if past_unit == 1 else vectors * unit,
             PAST_UNIT=past_unit,
             LANES=vectors,
@@ -248,10 +236,9 @@ def _unit(x: Tensor) -> int:
     return _BYTES // x.element_size()
 
 
-def _common_unit(x: Tensor, *others: Tensor | None) -> int:
-    """Columns in 16 bytes where all others can be read as `x` is, else one."""
-    given = [rows for rows in others if rows is not None]
-    return _unit(x) if all(rows.dtype == x.dtype and is_aligned(rows) for rows in given) else 1
+def _common_unit(x: Tensor, rows: Tensor | None) -> int:
+    """Columns in 16 bytes where `rows` can be read as `x` is, else one."""
+    return _unit(x) if rows is None or (rows.dtype == x.dtype and is_aligned(rows)) else 1
 
 
 def padded_width(x: Tensor) -> int:
@@ -284,8 +271,6 @@ def _check(matrix: Csr, x: Tensor, halo: Tensor | None, **own: Tensor | None) ->
     num_rows = len(x) + (0 if halo is None else len(halo))
     if num_rows != matrix.num_cols:
         raise ValueError(f"`x` has {num_rows} rows for the {matrix.num_cols} columns of the matrix")
-    # the heavy-ball term reads rows of its own there too
-    own["x"] = None if own["previous"] is None else x
     for name, rows in own.items():
         if rows is not None and (len(rows) < matrix.num_rows or rows.shape[1:] != x.shape[1:]):
             raise ValueError(

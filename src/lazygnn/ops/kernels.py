@@ -37,10 +37,7 @@ def jit(function: Callable[..., Any], *, unspecialized: Sequence[str] = ()) -> K
     return kernel
 
 
-@partial(
-    jit,
-    unspecialized=("num_rows", "num_entries", "num_x", "source_stride", "past_stride", "previous_stride", "out_stride"),
-)
+@partial(jit, unspecialized=("num_rows", "num_entries", "num_x", "source_stride", "past_stride", "out_stride"))
 def lane_rows(
     order: tl.tensor,  # [R], the rows as programs take them
     rowptr: tl.tensor,  # [R + 1]
@@ -49,25 +46,22 @@ def lane_rows(
     x: tl.tensor,  # [S, LANES * UNIT]; where the matrix has more columns, the rows that follow are those of `halo`
     halo: tl.tensor,
     pieces: tl.tensor,  # [E // SPLIT, LANES * UNIT], or None where there are none
-    source: tl.tensor,  # [R, OWN_COLUMNS] or None
+    source: tl.tensor,  # [R, SOURCE_COLUMNS] or None
     past: tl.tensor,  # [R, PAST_COLUMNS] or None
-    previous: tl.tensor,  # [R, OWN_COLUMNS] or None
     out: tl.tensor,  # [R, LANES * UNIT]
     num_rows: tl.tensor,
     num_entries: tl.tensor,
     num_x: tl.tensor,
     source_stride: tl.tensor,
     past_stride: tl.tensor,
-    previous_stride: tl.tensor,
     out_stride: tl.tensor,
     keep: tl.tensor,
     source_weight: tl.tensor,
     past_weight: tl.tensor,
-    momentum: tl.tensor,
     X_STRIDE: tl.constexpr,
     HALO_STRIDE: tl.constexpr,
-    OWN_COLUMNS: tl.constexpr,
-    OWN_UNIT: tl.constexpr,
+    SOURCE_COLUMNS: tl.constexpr,
+    SOURCE_UNIT: tl.constexpr,
     PAST_COLUMNS: tl.constexpr,
     PAST_UNIT: tl.constexpr,
     UNIT: tl.constexpr,
@@ -75,11 +69,11 @@ def lane_rows(
     LANES: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
-    """`out = keep matrix @ x + source_weight source + past_weight past + momentum (x - previous)`.
+    """`out = keep matrix @ x + source_weight source + past_weight past`.
 
     The strides of `x`, `halo` and `out` count units of `UNIT` columns, which is how the compiler learns that rows are
-    aligned. Those of `source` and `previous` count `OWN_UNIT` columns, that of `past` `PAST_UNIT`: as many where they
-    have the type of `x` and rows that can be read to the end of a unit, else one.
+    aligned. That of `source` counts `SOURCE_UNIT` columns, that of `past` `PAST_UNIT`: as many where they have
+    the type of `x` and rows that can be read to the end of a unit, else one.
     """
     ROWS: tl.constexpr = _WARP // LANES
     HALVES: tl.constexpr = UNIT // _FOUR
@@ -96,12 +90,9 @@ def lane_rows(
 
     # asked for ahead of the sums, which take longer than it does to arrive
     if source is not None:
-        given = _own(source, row, source_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
+        given = _own(source, row, source_stride, lane, inside, SOURCE_COLUMNS, SOURCE_UNIT, UNIT)
     if past is not None:
         before = _own(past, row, past_stride, lane, inside, PAST_COLUMNS, PAST_UNIT, UNIT)
-    if previous is not None:
-        now = _own(x, row, X_STRIDE, lane, inside, LANES * UNIT, UNIT, UNIT)
-        then = _own(previous, row, previous_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
 
     table = (x, halo, num_x, X_STRIDE, HALO_STRIDE)
     if pieces is None:
@@ -122,8 +113,6 @@ def lane_rows(
             rest += source_weight * _halves(given, KIND)[h]
         if past is not None:
             rest += past_weight * _halves(before, KIND)[h]
-        if previous is not None:
-            rest += momentum * (_halves(now, KIND)[h] - _halves(then, KIND)[h])
         results += (keep * sums[h] + rest,)
     result = results[0] if HALVES == 1 else tl.reshape(tl.join(results[0], results[1]), [_WARP, UNIT])
     column = lane[:, None] * UNIT + tl.arange(0, UNIT)[None, :]

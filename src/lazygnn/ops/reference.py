@@ -28,13 +28,10 @@ def step(
     *,
     share: float = 1.0,
     past: Tensor | None = None,
-    previous: Tensor | None = None,
-    momentum: float = 0.0,
 ) -> Tensor:
     """`(1 - alpha) adj @ x + alpha lerp(past, source, share)` on the rows of `adj`.
 
-    The rows of `x` below them keep their value. Without `past` a `share` below one is one of nothing else. With the
-    value that `x` had a step before, `momentum (x - previous)` is added: the heavy-ball method.
+    The rows of `x` below them keep their value. Without `past` a `share` below one is one of nothing else.
     """
     rows = adj.num_rows
     adj, wide = _same_type(adj, x)
@@ -46,8 +43,6 @@ def step(
             out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(1 - alpha).add_(source, alpha=alpha)
         else:
             out = torch.addmm(source, adj.tensor, wide, beta=alpha, alpha=1 - alpha)
-    if previous is not None:
-        out = out.add_(wide[:rows] - previous[:rows].to(wide.dtype), alpha=momentum)
     out = out.to(x.dtype)
     return out if rows == len(x) else torch.cat((out, x[rows:]))
 
@@ -60,14 +55,10 @@ def run_steps(
     *,
     shares: Sequence[float] | None = None,
     past: Tensor | None = None,
-    momentum: float = 0.0,
 ) -> Tensor:
     """A step for each matrix, with its share of the source if it has one; the rows that the last one reaches."""
-    previous = None
     for adj, share in zip(adjs, (1.0,) * len(adjs) if shares is None else shares, strict=True):
-        out = step(adj, x, source, alpha, share=share, past=past, previous=previous, momentum=momentum)
-        # what is not needed must not be held
-        x, previous = out, x if momentum else None
+        x = step(adj, x, source, alpha, share=share, past=past)
     return x[: adjs[-1].num_rows] if adjs else x
 
 
