@@ -24,8 +24,8 @@ from lazygnn.ops import reference
 from lazygnn.ops.csr import Csr
 
 _SWITCH = "LAZYGNN_KERNELS"
-# Sizes from which a GPU works longer than Python needs to launch a Triton kernel: entries of an activation, and
-# multiplications of a product, whose plan is computed first.
+# Sizes from which a GPU works longer than Python needs to launch a Triton kernel: the entries of an activation, and the
+# multiplications of a product, which also needs a plan.
 _LARGE = 1 << 27
 _LARGE_PRODUCT = 1 << 29
 _TRITON_DTYPES = (torch.float32, torch.bfloat16, torch.float16)

@@ -80,7 +80,7 @@ def scatter(table: Tensor, rows: Tensor, new: Tensor) -> None:
 def _in_common_type(matrix: Csr, x: Tensor) -> tuple[Csr, Tensor]:
     dtype = torch.promote_types(matrix.value.dtype, x.dtype)
     if x.device.type == "cpu":
-        # MKL multiplies float32 and float64 only. Converting always gives the same result with and without MKL.
+        # MKL multiplies float32 and float64 only. Always converting rounds alike with and without it.
         dtype = torch.promote_types(dtype, torch.float32)
     return matrix if matrix.value.dtype == dtype else matrix.to(dtype), x.to(dtype)
 

@@ -18,7 +18,7 @@ import triton.language as tl
 from lazygnn.ops.triton.jit import jit
 
 _WARP = tl.constexpr(32)
-# 32-bit words in 16 bytes; also the number of entries whose indices are loaded together
+# 32-bit words in 16 bytes; also the number of entries in a group
 _FOUR = tl.constexpr(4)
 
 
