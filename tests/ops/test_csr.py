@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.ops import Csr, index_dtype, to_tensor
+from tests.helpers import needs_cuda
 
 DENSE = np.array([[0.0, 1.5, 0.0, 2.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.5, 0.0]])
 
@@ -23,7 +24,7 @@ def equal(matrix: Csr, dense: np.ndarray | Tensor) -> bool:
     return matrix.to_dense().tolist() == dense.tolist()
 
 
-def test_from_arrays_is_what_scipy_holds() -> None:
+def test_arrays_of_scipy_are_taken_over() -> None:
     matrix = csr()
     assert equal(matrix, DENSE)
     assert matrix.shape == (3, 4)
@@ -49,18 +50,17 @@ def test_a_plain_array_is_not_copied() -> None:
     assert to_tensor(array).data_ptr() == array.ctypes.data
 
 
-def test_a_matrix_that_is_there_is_not_moved() -> None:
-    there = csr().to("meta")
-    there.derived["plan"] = "worked out before"
-    assert there.to("meta") is there
-    assert there.to(torch.device("meta")) is there
+def test_a_matrix_that_is_already_on_the_device_is_returned_itself() -> None:
+    moved = csr().to("meta")
+    moved.derived["plan"] = "computed before"
+    assert moved.to("meta") is moved
+    assert moved.to(torch.device("meta")) is moved
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_device_is_known_by_any_name() -> None:
-    there = csr().to("cuda")
-    assert all(there.to(name) is there for name in ("cuda", "cuda:0", torch.device("cuda")))
+@needs_cuda
+def test_all_names_of_a_device_are_equal() -> None:
+    moved = csr().to("cuda")
+    assert all(moved.to(name) is moved for name in ("cuda", "cuda:0", torch.device("cuda")))
 
 
 def test_from_sorted_coordinates() -> None:
@@ -87,7 +87,7 @@ def test_transposed(seed: int) -> None:
     assert equal(transposed.T, dense)
 
 
-def test_other_values_on_the_same_pattern_transpose_alike() -> None:
+def test_other_values_share_the_transposed_pattern() -> None:
     dense = random_matrix()
     matrix = csr(dense)
     tripled = matrix.with_value(3 * matrix.value)
@@ -133,7 +133,7 @@ def test_the_torch_tensor_is_the_same_memory() -> None:
     assert matrix.tensor.to_dense().tolist() == DENSE.tolist()
 
 
-def test_indices_are_int32_while_they_can_count() -> None:
+def test_indices_are_int32_if_they_fit() -> None:
     assert index_dtype(2**31 - 1, 5) == torch.int32
     assert index_dtype(5, 2**31) == torch.int64
 

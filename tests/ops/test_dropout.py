@@ -12,9 +12,9 @@ def test_a_share_of_the_entries_is_dropped_and_the_rest_scaled(p: float, dtype: 
     out, scale = dropout_(x, p)
     assert out is x
     kept = out != 0
-    # four standard deviations of a fair draw, and the rounding of `p`
+    # four standard deviations of the mean, and the rounding of `p`
     assert float(kept.double().mean()) == pytest.approx(1 - p, abs=4 * (p * (1 - p) / x.numel()) ** 0.5 + 2**-16)
-    # all alike, and as large as the mean asks for up to that rounding
+    # all kept entries are equal, and the scale preserves the mean up to rounding
     assert len(out[kept].unique()) == 1
     assert out[kept][0] == torch.tensor(scale, dtype=dtype)
     assert scale == pytest.approx(1 / (1 - p), rel=0.01)
@@ -29,7 +29,7 @@ def test_entries_are_dropped_independently() -> None:
     assert abs(float(shifted)) < 4 / kept.numel() ** 0.5
 
 
-def test_the_draw_is_that_of_torchs_generator() -> None:
+def test_torchs_generator_determines_the_mask() -> None:
     draws = []
     for seed in (3, 3, 4):
         torch.manual_seed(seed)
@@ -48,7 +48,7 @@ def test_odd_shapes_and_views() -> None:
     assert 0 < int((wide[:, :3] == 0).sum()) < 150
 
 
-def test_a_share_that_cannot_be_dropped_is_refused() -> None:
+def test_a_share_outside_of_its_range_is_refused() -> None:
     for p in (-0.1, 1.0):
-        with pytest.raises(ValueError, match=rf"`p` must lie in \[0, 1\), got {p}"):
+        with pytest.raises(ValueError, match=rf"`p` must be in \[0, 1\), got {p}"):
             dropout_(torch.ones(2), p)

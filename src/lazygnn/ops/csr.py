@@ -1,6 +1,6 @@
-"""A sparse matrix in compressed rows: the normalised adjacency and sparse features alike.
+"""A sparse matrix in compressed rows, used for the normalized adjacency and for sparse features.
 
-Indices are int32 whenever they fit: half the bytes to move for every product.
+Indices are int32 whenever they fit, which halves the memory traffic of indices in a product.
 """
 
 import warnings
@@ -19,7 +19,7 @@ _ENTRIES_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """Row `i` holds `value[rowptr[i]:rowptr[i+1]]` in the columns `col[rowptr[i]:rowptr[i+1]]`."""
+    """Stores `value[rowptr[i]:rowptr[i+1]]` in the columns `col[rowptr[i]:rowptr[i+1]]` of row `i`."""
 
     rowptr: Tensor  # [R + 1]
     col: Tensor  # [E]
@@ -28,7 +28,7 @@ class Csr:
 
     @staticmethod
     def from_arrays(indptr: np.ndarray, indices: np.ndarray, data: np.ndarray, num_cols: int) -> "Csr":
-        """Takes the three arrays of a CSR matrix as numpy or scipy hold them."""
+        """Builds the matrix from the three CSR arrays of numpy or scipy."""
         index = index_dtype(len(data), num_cols, len(indptr))
         return Csr(
             rowptr=to_tensor(indptr).to(index),
@@ -39,23 +39,23 @@ class Csr:
 
     @staticmethod
     def from_sorted(row: Tensor, col: Tensor, value: Tensor, shape: tuple[int, int]) -> "Csr":
-        """Builds the matrix from coordinates that are sorted by row."""
+        """Builds the matrix from coordinates sorted by row."""
         index = index_dtype(len(value), *shape)
         return Csr(_rowptr(row, shape[0]).to(index), col.to(index), value, shape[1])
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
+        """Returns the number of rows."""
         return len(self.rowptr) - 1
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Returns the numbers of rows and columns."""
         return self.num_rows, self.num_cols
 
     @property
     def device(self) -> torch.device:
-        """Where the three arrays live."""
+        """Returns the device of the three arrays."""
         return self.value.device
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class Csr:
         return f"Csr(shape={self.shape}, num_values={len(self.value)}, dtype={kind}, device={str(self.device)!r})"
 
     def to(self, target: torch.device | torch.dtype | str, *, non_blocking: bool = False) -> "Csr":
-        """Moves the matrix to a device, or its values to a dtype; one that is there keeps all that it has cached."""
+        """Moves the matrix to a device, or its values to a dtype; returns itself, with its caches, if already there."""
         if isinstance(target, torch.dtype):
             return Csr(self.rowptr, self.col, self.value.to(target), self.num_cols)
         if find_device(target) == self.device:
@@ -74,15 +74,15 @@ class Csr:
         return self.map(lambda part: part.to(target, non_blocking=non_blocking))
 
     def pin_memory(self) -> "Csr":
-        """A copy in page-locked memory."""
+        """Returns a copy in page-locked memory."""
         return self.map(lambda part: part.pin_memory())
 
     def map(self, move: Callable[[Tensor], Tensor]) -> "Csr":
-        """The same matrix with each of its arrays replaced by what `move` makes of it."""
+        """Returns the same matrix with `move` applied to each array."""
         return Csr(move(self.rowptr), move(self.col), move(self.value), self.num_cols)
 
     def with_value(self, value: Tensor) -> "Csr":
-        """The same pattern with other values; the pattern transposed is worked out once for all of them."""
+        """Returns the same pattern with other values; both share the transposed pattern, which is computed once."""
         other = Csr(self.rowptr, self.col, value, self.num_cols)
         other.__dict__["_transposition"] = self._transposition
         other.__dict__["derived"] = self.derived
@@ -90,12 +90,12 @@ class Csr:
 
     @cached_property
     def derived(self) -> dict[str, Any]:
-        """What kernels keep of what they worked out from the pattern; shared by matrices that have the same."""
+        """Caches what kernels compute from the pattern; shared by matrices with the same pattern."""
         return {}
 
     @cached_property
     def T(self) -> "Csr":
-        """The transposed matrix; rows come out sorted by column."""
+        """Returns the transposed matrix, with rows sorted by column."""
         rowptr, col, order = self._transposition
         other = Csr(rowptr, col, self.value[order], self.num_rows)
         other.__dict__["derived"] = self.derived.setdefault("transposed", {})
@@ -108,19 +108,19 @@ class Csr:
         return rowptr.to(self.rowptr.dtype), self.row_index()[order].to(self.col.dtype), order
 
     def row_index(self) -> Tensor:
-        """The row of every stored value, [E]."""
+        """Returns the row of every stored value, [E]."""
         rows = torch.arange(self.num_rows, device=self.device)
         return torch.repeat_interleave(rows, self.rowptr.diff().long(), output_size=len(self.col))
 
     def rows(self, stop: int) -> "Csr":
-        """The first `stop` rows, without a copy."""
+        """Returns the first `stop` rows, without a copy."""
         if stop == self.num_rows:
             return self
         end = int(self.rowptr[stop])
         return Csr(self.rowptr[: stop + 1], self.col[:end], self.value[:end], self.num_cols)
 
     def select(self, rows: Tensor) -> "Csr":
-        """The given rows, in the given order."""
+        """Returns the given rows, in the given order."""
         start = self.rowptr[rows].long()
         count = self.rowptr[rows + 1].long() - start
         rowptr = torch.zeros(len(rows) + 1, dtype=torch.long, device=self.device)
@@ -131,9 +131,9 @@ class Csr:
         return Csr(rowptr.to(self.rowptr.dtype), self.col[at], self.value[at], self.num_cols)
 
     def permute(self, order: Tensor) -> "Csr":
-        """Row `order[i]` at position `i` and the columns renamed alike, sorted within rows; for square matrices.
+        """Permutes rows and columns of a square matrix: row `order[i]` moves to row `i`; rows are sorted by column.
 
-        Works on a few million entries at a time, so that little memory is needed beside the result.
+        Processes a few million entries at a time, which bounds the memory needed besides the result.
         """
         position = torch.empty_like(order)
         position[order] = torch.arange(len(order), device=order.device)
@@ -148,25 +148,28 @@ class Csr:
         return Csr(rowptr.to(self.rowptr.dtype), col, value, self.num_cols)
 
     def to_dense(self) -> Tensor:
-        """The matrix as a dense tensor; duplicates add up."""
+        """Returns the matrix as a dense tensor; duplicates are summed."""
         dense = torch.zeros(self.shape, dtype=self.value.dtype, device=self.device)
         dense.index_put_((self.row_index(), self.col.long()), self.value, accumulate=True)
         return dense
 
     @cached_property
     def tensor(self) -> Tensor:
-        """The same memory as a `torch.sparse_csr` tensor, for the libraries behind torch."""
+        """Returns a `torch.sparse_csr` tensor that shares this memory."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
             return torch.sparse_csr_tensor(self.rowptr, self.col, self.value, self.shape, check_invariants=False)
 
 
-# The normalised adjacency is a matrix like any other; the name says what it holds.
+# a name for matrices that hold a normalized adjacency
 Adjacency = Csr
 
 
 def to_tensor(array: np.ndarray) -> Tensor:
-    """The array as a tensor; copied only where torch cannot take it: byte order, long double, unsigned, read-only."""
+    """Converts an array to a tensor; copies only what torch cannot share.
+
+    These are arrays in foreign byte order, of long double or unsigned types, and read-only arrays.
+    """
     dtype = array.dtype.newbyteorder("=")
     if array.dtype.kind == "u":
         dtype = np.dtype(np.int64)
@@ -177,12 +180,12 @@ def to_tensor(array: np.ndarray) -> Tensor:
 
 
 def find_device(name: torch.device | str) -> torch.device:
-    """The device as tensors on it call it: `cuda` is a name of `cuda:0`, or of another that is current."""
+    """Returns the device with its index: `cuda` becomes `cuda:0`, or the current device."""
     return torch.empty(0, device=name).device
 
 
 def row_chunks(rowptr: Tensor) -> Iterator[tuple[int, int]]:
-    """Ranges of rows, `start` to `stop`, of a few million stored values each, but at least one row."""
+    """Yields ranges of rows, `start` to `stop`, with a few million stored values each and at least one row."""
     start, num_rows, rowptr = 0, len(rowptr) - 1, rowptr.long()
     while start < num_rows:
         end = torch.searchsorted(rowptr, int(rowptr[start]) + _ENTRIES_AT_ONCE, right=True)
@@ -192,11 +195,11 @@ def row_chunks(rowptr: Tensor) -> Iterator[tuple[int, int]]:
 
 
 def index_dtype(*sizes: int) -> torch.dtype:
-    """The smallest index type that can count to all of `sizes`."""
+    """Returns the smallest index type that can represent all `sizes`."""
     return torch.int32 if max(sizes) <= _INT32_MAX else torch.int64
 
 
 def _rowptr(sorted_rows: Tensor, num_rows: int) -> Tensor:
-    # counting the rows would wait for the device
+    # `bincount` would synchronize with the device.
     rows = torch.arange(num_rows + 1, dtype=sorted_rows.dtype, device=sorted_rows.device)
     return torch.searchsorted(sorted_rows.contiguous(), rows)

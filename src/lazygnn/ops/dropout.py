@@ -1,13 +1,13 @@
-"""Dropout that costs a CPU little: a byte of the generator an entry, and integer arithmetic instead of comparisons.
+"""Fast dropout for CPUs: one or two random bytes per entry, and integer arithmetic instead of comparisons.
 
-torch draws a double for every entry, one at a time; on a CPU that can take longer than the layer it is for.
+On a CPU torch draws one double per entry, which can take longer than the layer itself.
 """
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-# the integer of the same size, of which a mask keeps all bits or none
+# integer types of the same size, for masks that keep all bits of an entry or none
 _INTEGERS = {
     torch.float64: torch.int64,
     torch.float32: torch.int32,
@@ -19,16 +19,16 @@ _INTEGERS = {
 def dropout_(x: Tensor, p: float) -> tuple[Tensor, float]:
     """Sets a random share `p` of the entries of `x` to zero and scales the others, in place.
 
-    On a CPU `p` is rounded to a multiple of 2^-16, and the scale follows, so the mean is kept.
+    On a CPU `p` is rounded to a multiple of 2^-16. The scale uses the rounded value, so that the mean is preserved.
 
     Returns:
-        `x`, and the scale.
+        `x` and the scale.
     """
     if not 0 <= p < 1:
-        raise ValueError(f"`p` must lie in [0, 1), got {p}")
+        raise ValueError(f"`p` must be in [0, 1), got {p}")
     if x.device.type != "cpu" or x.dtype not in _INTEGERS or not x.is_contiguous():
         return F.dropout(x, p, inplace=True), 1 / (1 - p)
-    # a byte is enough where it can tell kept from dropped, as for 0.5
+    # One byte is enough if `p` is a multiple of 2^-8, such as 0.5.
     kind = torch.int8 if (256 * p).is_integer() else torch.int16
     levels = 256**kind.itemsize
     kept = max(round((1 - p) * levels), 1)
@@ -36,7 +36,7 @@ def dropout_(x: Tensor, p: float) -> tuple[Tensor, float]:
     drawn = words.view(kind)[: x.numel()].view_as(x)
     integer = _INTEGERS[x.dtype]
     wide = integer if integer.itemsize > kind.itemsize else torch.int32
-    # all ones where the number drawn is below the threshold, else zero
+    # All bits are set where the drawn number is below the threshold; otherwise none are.
     mask = drawn.to(wide).sub_(kept - levels // 2).bitwise_right_shift_(8 * wide.itemsize - 1)
     x.mul_(levels / kept).view(integer).bitwise_and_(mask.to(integer))
     return x, levels / kept

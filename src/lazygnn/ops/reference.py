@@ -1,7 +1,7 @@
-"""The products of the library, and copies of rows, in plain PyTorch: the definition of correct.
+"""Defines the correct results of products and row copies in plain PyTorch.
 
-Rows of 16-bit numbers are multiplied and summed in the type of the matrix and rounded once, under autocast too, which
-would round the matrix. On a CPU a matrix of 16-bit numbers is widened to float32 first: MKL has no product for it.
+Rows of 16-bit numbers are multiplied and summed in the type of the matrix and rounded once. Autocast is disabled, since
+it would round the matrix. On a CPU a 16-bit matrix is converted to float32 first, since MKL has no product for it.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from lazygnn.ops.csr import Csr
 
 
 def spmm(matrix: Csr, x: Tensor) -> Tensor:
-    """`matrix @ x` for a dense `x`."""
-    matrix, wide = _same_type(matrix, x)
+    """Returns `matrix @ x` for a dense `x`."""
+    matrix, wide = _in_common_type(matrix, x)
     with torch.autocast(x.device.type, enabled=False):
         out = torch.sparse.mm(matrix.tensor, wide, "sum") if _rows_in_parallel(x) else torch.mm(matrix.tensor, wide)
     return out.to(x.dtype)
@@ -28,16 +28,13 @@ def step(
     *,
     share: float = 1.0,
     past: Tensor | None = None,
-    previous: Tensor | None = None,
-    momentum: float = 0.0,
 ) -> Tensor:
-    """`(1 - alpha) adj @ x + alpha lerp(past, source, share)` on the rows of `adj`.
+    """Returns `(1 - alpha) adj @ x + alpha lerp(past, source, share)` on the rows of `adj`.
 
-    The rows of `x` below them keep their value. Without `past` a `share` below one is one of nothing else. With the
-    value that `x` had a step before, `momentum (x - previous)` is added: the heavy-ball method.
+    Further rows of `x` keep their value. A missing `past` counts as zero.
     """
     rows = adj.num_rows
-    adj, wide = _same_type(adj, x)
+    adj, wide = _in_common_type(adj, x)
     source = source[:rows].to(wide.dtype)
     if share != 1:
         source = share * source if past is None else torch.lerp(past[:rows].to(wide.dtype), source, share)
@@ -46,8 +43,6 @@ def step(
             out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(1 - alpha).add_(source, alpha=alpha)
         else:
             out = torch.addmm(source, adj.tensor, wide, beta=alpha, alpha=1 - alpha)
-    if previous is not None:
-        out = out.add_(wide[:rows] - previous[:rows].to(wide.dtype), alpha=momentum)
     out = out.to(x.dtype)
     return out if rows == len(x) else torch.cat((out, x[rows:]))
 
@@ -60,40 +55,39 @@ def run_steps(
     *,
     shares: Sequence[float] | None = None,
     past: Tensor | None = None,
-    momentum: float = 0.0,
 ) -> Tensor:
-    """A step for each matrix, with its share of the source if it has one; the rows that the last one reaches."""
-    previous = None
+    """Takes one step per matrix, each with its share of the source, and returns the rows of the last matrix."""
     for adj, share in zip(adjs, (1.0,) * len(adjs) if shares is None else shares, strict=True):
-        out = step(adj, x, source, alpha, share=share, past=past, previous=previous, momentum=momentum)
-        # what is not needed must not be held
-        x, previous = out, x if momentum else None
+        x = step(adj, x, source, alpha, share=share, past=past)
     return x[: adjs[-1].num_rows] if adjs else x
 
 
 def room(num_rows: int, like: Tensor) -> Tensor:
-    """Memory for so many rows of a table."""
+    """Returns uninitialized memory for `num_rows` rows of a table."""
     return torch.empty((num_rows, *like.shape[1:]), dtype=like.dtype, device=like.device)
 
 
 def gather(table: Tensor, rows: Tensor, out: Tensor, count: Tensor | None = None) -> None:  # noqa: ARG001
-    """`out = table[rows]`, for an `out` from `room`; beyond the first `count` rows there may be anything."""
+    """Computes `out = table[rows]` for an `out` from `room`; rows after the first `count` are unspecified."""
     torch.index_select(table, 0, rows, out=out)
 
 
 def scatter(table: Tensor, rows: Tensor, new: Tensor) -> None:
-    """`table[rows] = new`, for rows that are all different."""
+    """Computes `table[rows] = new` for distinct rows."""
     table.index_copy_(0, rows, new)
 
 
-def _same_type(matrix: Csr, x: Tensor) -> tuple[Csr, Tensor]:
+def _in_common_type(matrix: Csr, x: Tensor) -> tuple[Csr, Tensor]:
     dtype = torch.promote_types(matrix.value.dtype, x.dtype)
     if x.device.type == "cpu":
-        # MKL multiplies float32 and float64 only; widening everywhere keeps CPUs with and without MKL alike
+        # MKL multiplies float32 and float64 only. Always converting rounds alike with and without it.
         dtype = torch.promote_types(dtype, torch.float32)
     return matrix if matrix.value.dtype == dtype else matrix.to(dtype), x.to(dtype)
 
 
 def _rows_in_parallel(x: Tensor) -> bool:
-    # without MKL (ARM, for one) torch's CSR `addmm` runs on a single core; the reducing product uses all of them.
+    """Returns whether to use torch's reducing product, which runs on all cores.
+
+    Without MKL, as on ARM, torch's CSR `addmm` runs on a single core.
+    """
     return x.device.type == "cpu" and not bool(torch.backends.mkl.is_available())

@@ -1,12 +1,10 @@
-"""Copies of rows through the kernel: in Triton's interpreter on any machine, compiled where there is a device.
+"""Copies of rows through the kernel, compiled on a device and in the interpreter elsewhere.
 
-Whatever the kernel writes to starts as NaN.
+Uninitialized memory is NaN.
 """
 
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,22 +17,19 @@ from lazygnn.history.codec import Codec
 from lazygnn.history.pinned import PinnedStore
 from lazygnn.history.warmstart import Drift, Mix, WarmStart
 from lazygnn.ops import reference
+from lazygnn.ops.triton import history_rows, host_rows
 from lazygnn.training.replay import StagedRows
+from tests.helpers import needs_cuda
+from tests.ops.triton.helpers import draw, only_interpreted
 
-pytest.importorskip("triton")
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-ON_CUDA = torch.cuda.is_available() and not INTERPRETED
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.float64]
 
 
 def random_rows(num_rows: int, columns: int | None, dtype: torch.dtype, device: str, seed: int = 0) -> Tensor:
-    """Numbers in rows that a table may have, or single ones."""
-    from lazygnn.ops import bus
-
-    shape = (num_rows,) if columns is None else (num_rows, columns)
-    values = (50 * torch.randn(shape, generator=torch.Generator().manual_seed(seed))).to(device, dtype)
-    return bus.room(num_rows, values).copy_(values)
+    """Returns random numbers with the layout of a table, or of a vector without `columns`."""
+    values = (50 * draw(num_rows, columns or 1, "cpu", seed=seed)).to(device, dtype)
+    values = values[:, 0] if columns is None else values
+    return host_rows.room(num_rows, values).copy_(values)
 
 
 def some_rows(num_rows: int, of: int, device: str, dtype: torch.dtype = torch.int64) -> Tensor:
@@ -42,66 +37,56 @@ def some_rows(num_rows: int, of: int, device: str, dtype: torch.dtype = torch.in
 
 
 def padding(table: Tensor) -> Tensor:
-    """What lies between the rows."""
+    """Returns the padding between the rows."""
     return table.as_strided((len(table), table.stride(0)), table.stride())[:, table.shape[1] :]
-
-
-def test_kernels_equal_the_definition_in_the_interpreter(interpret: Callable[[], None]) -> None:
-    interpret()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("columns", [1, 3, 8, 47, 48, 100, 130])
 def test_rows_are_gathered_and_scattered_as_they_are(device: str, columns: int, dtype: torch.dtype) -> None:
-    from lazygnn.ops import bus
-
     table, rows = random_rows(60, columns, dtype, device), some_rows(40, 60, device)
-    before, out = table.clone(), bus.room(40, table)
+    before, out = table.clone(), host_rows.room(40, table)
     assert out.stride(0) * out.element_size() % 16 == 0
-    bus.gather(table, rows, out)
+    host_rows.gather(table, rows, out)
     expected = reference.room(40, before)
     reference.gather(before, rows, expected)
     assert torch.equal(out, expected)
     assert torch.equal(table, before)
-    # rows that lie close together, or of which no more is there than their columns
+    # padded rows, and rows without padding
     for new in (random_rows(40, columns, dtype, device, seed=1), expected.flip(0)):
-        bus.scatter(table, rows, new)
+        host_rows.scatter(table, rows, new)
         reference.scatter(before, rows, new)
         assert torch.equal(table, before)
 
 
 @pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize("columns", [None, 47])
-def test_a_few_programs_take_turns(
+def test_a_few_programs_copy_all_rows(
     device: str, columns: int | None, index: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lazygnn.ops import bus
-
-    monkeypatch.setattr(bus, "_PROGRAMS", 3)
-    monkeypatch.setattr(bus, "_WORDS", 64)
+    monkeypatch.setattr(host_rows, "_PROGRAMS", 3)
+    monkeypatch.setattr(host_rows, "_WORDS", 64)
     table, rows = random_rows(1500, columns, torch.float32, device), some_rows(1001, 1500, device, index)
-    out = bus.room(1001, table)
-    bus.gather(table, rows, out)
+    out = host_rows.room(1001, table)
+    host_rows.gather(table, rows, out)
     assert torch.equal(out, table[rows])
     new = random_rows(1001, columns, torch.float32, device, seed=1)
     expected = table.index_copy(0, rows.long(), new)
-    bus.scatter(table, rows, new)
+    host_rows.scatter(table, rows, new)
     assert torch.equal(table, expected)
 
 
 @pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
 @pytest.mark.parametrize("columns", [None, 47])
 @pytest.mark.parametrize("count", [0, 1, 500, 1001, 2000])
-def test_how_many_rows_are_gathered_is_looked_up_on_the_device(
+def test_the_number_of_gathered_rows_is_read_on_the_device(
     device: str, columns: int | None, index: torch.dtype, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lazygnn.ops import bus
-
-    monkeypatch.setattr(bus, "_PROGRAMS", 3)
-    monkeypatch.setattr(bus, "_WORDS", 64)
+    monkeypatch.setattr(host_rows, "_PROGRAMS", 3)
+    monkeypatch.setattr(host_rows, "_WORDS", 64)
     table, rows = random_rows(1500, columns, torch.float32, device), some_rows(1001, 1500, device)
-    out = bus.room(1001, table)
-    bus.gather(table, rows, out, torch.tensor(count, dtype=index, device=device))
+    out = host_rows.room(1001, table)
+    host_rows.gather(table, rows, out, torch.tensor(count, dtype=index, device=device))
     assert torch.equal(out[:count], table[rows][:count])
     assert bool(out[count:].isnan().all())
     reference.gather(table, rows, out, torch.tensor(count, dtype=index, device=device))
@@ -109,101 +94,87 @@ def test_how_many_rows_are_gathered_is_looked_up_on_the_device(
 
 
 def test_a_row_may_be_wider_than_a_tile(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lazygnn.ops import bus
-
-    monkeypatch.setattr(bus, "_WIDTH", 16)
+    monkeypatch.setattr(host_rows, "_WIDTH", 16)
     table, rows = random_rows(9, 147, torch.bfloat16, device), some_rows(5, 9, device)
-    out = bus.room(5, table)
-    bus.gather(table, rows, out)
+    out = host_rows.room(5, table)
+    host_rows.gather(table, rows, out)
     assert torch.equal(out, table[rows])
     expected = table.index_copy(0, rows, 2 * out)
-    bus.scatter(table, rows, 2 * out)
+    host_rows.scatter(table, rows, 2 * out)
     assert torch.equal(table, expected)
 
 
-def test_what_lies_between_the_rows_does_not_matter(device: str) -> None:
-    from lazygnn.ops import bus
-
+def test_padding_does_not_matter(device: str) -> None:
     table, rows = random_rows(20, 5, torch.float32, device), some_rows(11, 20, device)
     padding(table).fill_(torch.nan)
-    out = bus.room(11, table)
-    bus.gather(table, rows, out)
+    out = host_rows.room(11, table)
+    host_rows.gather(table, rows, out)
     assert torch.equal(out, table[rows])
     new = random_rows(11, 5, torch.float32, device, seed=1)
     padding(new).fill_(torch.inf)
     expected = table.index_copy(0, rows, new)
-    bus.scatter(table, rows, new)
+    host_rows.scatter(table, rows, new)
     assert torch.equal(table, expected)
 
 
 @pytest.mark.parametrize("columns", [None, 5])
-def test_no_row_is_nothing_to_do(device: str, columns: int | None) -> None:
-    from lazygnn.ops import bus
-
+def test_no_rows_are_copied(device: str, columns: int | None) -> None:
     table, rows = random_rows(6, columns, torch.float32, device), some_rows(0, 6, device)
-    before, out = table.clone(), bus.room(0, table)
-    bus.gather(table, rows, out)
-    bus.scatter(table, rows, out)
+    before, out = table.clone(), host_rows.room(0, table)
+    host_rows.gather(table, rows, out)
+    host_rows.scatter(table, rows, out)
     assert out.shape == (0, *table.shape[1:])
     assert torch.equal(table, before)
 
 
-def test_any_rows_can_be_scattered(device: str, view: Callable[[Tensor], Tensor]) -> None:
-    from lazygnn.ops import bus
-
+def test_rows_with_any_strides_can_be_scattered(device: str, view: Callable[[Tensor], Tensor]) -> None:
     new = view(random_rows(30, 48, torch.float16, device))
     table = random_rows(60, new.shape[1], torch.float16, device, seed=1)
     rows = some_rows(len(new), 60, device).repeat_interleave(2)[::2]
     expected = table.index_copy(0, rows, new)
-    bus.scatter(table, rows, new)
+    host_rows.scatter(table, rows, new)
     assert torch.equal(table, expected)
 
 
 def test_rows_that_do_not_fit_are_refused(device: str) -> None:
-    from lazygnn.ops import bus
-
     table, rows = random_rows(9, 7, torch.float32, device), some_rows(4, 9, device)
-    message = r"rows of shape \(4, 7\) in torch.float32 do not fit into \(5, 7\) in torch.float32"
+    message = r"cannot copy rows of shape \(4, 7\) in torch.float32 to \(5, 7\) in torch.float32"
     with pytest.raises(ValueError, match=message):
-        bus.gather(table, rows, bus.room(5, table))
-    with pytest.raises(ValueError, match=r"rows of shape \(3, 7\) .* do not fit into \(4, 7\)"):
-        bus.scatter(table, rows, table[:3])
-    with pytest.raises(ValueError, match=r"rows of shape \(4, 6\) .* do not fit into \(4, 7\)"):
-        bus.scatter(table, rows, table[:4, :6])
-    with pytest.raises(ValueError, match=r"in torch.float16 do not fit into \(4, 7\) in torch.float32"):
-        bus.scatter(table, rows, table[:4].half())
+        host_rows.gather(table, rows, host_rows.room(5, table))
+    with pytest.raises(ValueError, match=r"rows of shape \(3, 7\) .* to \(4, 7\)"):
+        host_rows.scatter(table, rows, table[:3])
+    with pytest.raises(ValueError, match=r"rows of shape \(4, 6\) .* to \(4, 7\)"):
+        host_rows.scatter(table, rows, table[:4, :6])
+    with pytest.raises(ValueError, match=r"in torch.float16 to \(4, 7\) in torch.float32"):
+        host_rows.scatter(table, rows, table[:4].half())
     close = torch.zeros(9, 7, device=device)
-    with pytest.raises(ValueError, match=r"rows of torch.float32 with strides \(7, 1\) are no multiple of 16 bytes"):
-        bus.scatter(close, rows, table[:4])
+    with pytest.raises(ValueError, match=r"a multiple of 16 bytes apart.*; got torch.float32 with strides \(7, 1\)"):
+        host_rows.scatter(close, rows, table[:4])
     narrow = torch.zeros(9, dtype=torch.float16, device=device)
-    with pytest.raises(ValueError, match=r"rows of torch.float16 with strides \(1,\) are no multiple of 16 bytes"):
-        bus.gather(narrow, rows, narrow[:4])
+    with pytest.raises(ValueError, match=r"or 32-bit numbers; got torch.float16 with strides \(1,\)"):
+        host_rows.gather(narrow, rows, narrow[:4])
 
 
 def open_far(start: WarmStart, kept: torch.dtype) -> StoredHistory:
-    """A history on a CPU as if it were in page-locked memory, of 60 rows of 47."""
-    from lazygnn.ops import bus
-
+    """Opens a history of 60 rows of 47 on a CPU, as if it were in page-locked memory."""
     codec = Codec(kept, torch.float32)
 
     def store() -> PinnedStore:
         layout = codec.layout(60, 47).items()
-        parts = {name: bus.room(60, torch.zeros(shape, dtype=dtype)).zero_() for name, (shape, dtype) in layout}
+        parts = {name: host_rows.room(60, torch.zeros(shape, dtype=dtype)).zero_() for name, (shape, dtype) in layout}
         return PinnedStore(parts, codec, torch.device("cpu"))
 
     return StoredHistory(start, store(), store() if start.keeps_inputs else None)
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
+@only_interpreted
 @pytest.mark.usefixtures("no_streams")
 @pytest.mark.parametrize("start", [Drift(0.1), Mix(0.4)], ids=str)
 @pytest.mark.parametrize("kept", DTYPES, ids=str)
-def test_a_history_goes_on_as_in_one_piece(
+def test_a_pinned_history_equals_one_on_the_device(
     start: WarmStart, kept: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lazygnn.ops import bus
-
-    monkeypatch.setattr(ops, "far_rows", lambda _: bus)
+    monkeypatch.setattr(ops, "far_rows", lambda _: host_rows)
 
     def visit(history: StoredHistory, seed: int, ahead: bool) -> Tensor:
         nodes = torch.randperm(60, generator=torch.Generator().manual_seed(seed))[: 60 if seed == 2 else 40]
@@ -227,17 +198,13 @@ def test_a_history_goes_on_as_in_one_piece(
     assert history.num_bytes == twin.num_bytes + 60 * kept.itemsize * (1 + start.keeps_inputs)
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
+@only_interpreted
 @pytest.mark.usefixtures("no_streams")
 @pytest.mark.parametrize("start", [Drift(0.1), Mix(0.4)], ids=str)
 @pytest.mark.parametrize("kept", [torch.float32, torch.bfloat16, torch.int8], ids=str)
-def test_a_pass_finds_its_rows_on_the_shelf(
-    start: WarmStart, kept: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from lazygnn.ops import bus, rows
-
-    monkeypatch.setattr(ops, "far_rows", lambda _: bus)
-    monkeypatch.setattr(ops, "history_rows", lambda *_: rows)
+def test_a_staged_pass_equals_a_plain_one(start: WarmStart, kept: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops, "far_rows", lambda _: host_rows)
+    monkeypatch.setattr(ops, "history_rows", lambda *_: history_rows)
     history, twin = open_far(start, kept), open_far(start, kept)
 
     def visit(each: StoredHistory, nodes: Tensor, fresh: Tensor) -> list[Tensor | None]:
@@ -265,40 +232,24 @@ def test_a_pass_finds_its_rows_on_the_shelf(
     assert all(torch.equal(state[name], value) for name, value in twin.state_dict().items())
 
 
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
-def test_rows_are_copied_16_bytes_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiles for a device that need not be there; indices alone are moved between threads."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-
-    from lazygnn.ops import bus
-
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+def test_rows_are_copied_16_bytes_at_a_time(compile_kernel: Callable[..., Any]) -> None:
     sizes = {"SOURCE_STRIDE": 24, "OUT_STRIDE": 24, "WORDS": 24, "ROWS": 128, "WIDTH": 32}
     types = {"source": "*i32", "out": "*i32", "source_rows": "*i64", "out_rows": "*i64", "count": "*i64"}
-    types["num_rows"] = "i32"
     for absent in (["source_rows", "count"], ["out_rows", "count"], ["out_rows"]):
-        given: dict[str, Any] = sizes | dict.fromkeys(absent)
-        names: list[str] = vars(bus.copy_rows)["arg_names"]
-        signature = {name: "constexpr" if name in given else types[name] for name in names}
-        aligned = {(at,): [["tt.divisibility", 16]] for at, name in enumerate(names) if signature[name].startswith("*")}
-        source = triton.compiler.ASTSource(fn=bus.copy_rows, signature=signature, constexprs=given, attrs=aligned)
-        code = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=bus._OPTIONS)
-        # a thread has eight fours of words on their way
+        code = compile_kernel(host_rows.copy_rows, types, sizes | dict.fromkeys(absent), host_rows._OPTIONS)
+        # A thread has eight loads of four words in flight.
         assert len(re.findall(r"ld\.global\.v4\.b32", code.asm["ptx"])) == 8
         assert len(re.findall(r"st\.global\.v4\.b32", code.asm["ptx"])) == 8
+        # Threads exchange indices only.
         assert code.metadata.shared <= 128 * 8
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
-def test_rows_may_lie_further_away_than_32_bits_count() -> None:
-    from lazygnn.ops import bus
-
+@needs_cuda
+def test_offsets_may_exceed_32_bits() -> None:
     table = torch.zeros(2**32 + 64, dtype=torch.int8, device="cuda").as_strided((3, 47), (2**31, 1))
     new, rows = random_rows(2, 47, torch.int8, "cuda"), torch.tensor([2, 0], device="cuda")
-    bus.scatter(table, rows, new)
+    host_rows.scatter(table, rows, new)
     assert torch.equal(table[rows], new)
-    out = bus.room(2, table)
-    bus.gather(table, rows, out)
+    out = host_rows.room(2, table)
+    host_rows.gather(table, rows, out)
     assert torch.equal(out, new)

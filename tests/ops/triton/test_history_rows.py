@@ -1,13 +1,10 @@
-"""Rows of a history through the kernels: in Triton's interpreter on any machine, compiled where there is a device.
+"""Rows of a history through the kernels, compiled on a device and in the interpreter elsewhere.
 
-The interpreter must be asked for before Triton is imported, so one test here runs all the others in a process of its
-own. Whatever the kernels write to starts as NaN.
+Uninitialized memory is NaN.
 """
 
-import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -19,15 +16,15 @@ from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
 from lazygnn.history.warmstart import Blend, Drift, Mix, WarmStart
+from lazygnn.ops.triton import history_rows
+from lazygnn.ops.triton.alignment import aligned
+from lazygnn.ops.triton.history_row_kernels import gather_rows, scatter_rows
 from lazygnn.propagation import LazyPropagation
 from lazygnn.propagation.response import Response
+from tests.helpers import needs_cuda
+from tests.ops.triton.helpers import DTYPES, INTERPRETED, draw, only_interpreted
 
-pytest.importorskip("triton")
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-ON_CUDA = torch.cuda.is_available() and not INTERPRETED
-DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-# both a move and a mix, then either of them, near either end
+# a move and a mix, then only one of them, with small and large weights
 BLENDS = [Blend(0.1, move=0.7), Blend(0.6, move=1.0), Blend(0.3), Blend(1.0, scale=0.7)]
 
 
@@ -39,8 +36,8 @@ def random_rows(
     seed: int = 0,
     used: Tensor | None = None,
 ) -> Tensor:
-    """Normal numbers; NaN in all rows but those that are used."""
-    x = torch.randn(num_rows, columns, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
+    """Returns normally distributed numbers; rows that are not used are NaN."""
+    x = draw(num_rows, columns, device, dtype, seed)
     if used is None:
         return x
     keep = torch.zeros(num_rows, 1, dtype=torch.bool, device=device).index_fill_(0, used.long(), True)
@@ -52,7 +49,7 @@ def some_nodes(device: str, size: int, of: int = 60, seed: int = 7) -> Tensor:
 
 
 def expected_start(stored: Tensor, then: Tensor | None, fresh: Tensor, num_targets: int, blend: Blend) -> Tensor:
-    """The definition, in float64."""
+    """Returns the start values by their definition, in float64."""
     out, fresh = stored.double(), fresh.double()
     halo = slice(num_targets, len(fresh))
     moved = out[:num_targets]
@@ -64,27 +61,23 @@ def expected_start(stored: Tensor, then: Tensor | None, fresh: Tensor, num_targe
 
 
 def check(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
-    """Off by a few roundings of float32, and by its own where it has fewer bits."""
+    """Compares with float64: a few roundings in float32, and one more for 16-bit results."""
     assert out.dtype == dtype
     torch.testing.assert_close(out.double(), expected, rtol=torch.finfo(dtype).eps, atol=2e-6)
 
 
 def check_converted(out: Tensor, expected: Tensor) -> None:
-    """The same bits, but that the interpreter cuts off what bfloat16 has no room for."""
+    """Compares bits, except that the interpreter truncates to bfloat16 instead of rounding."""
     error = 2**-7 if INTERPRETED and torch.bfloat16 in (out.dtype, expected.dtype) else 0
     torch.testing.assert_close(out, expected, rtol=error, atol=0)
-
-
-def test_kernels_equal_the_definition_in_the_interpreter(interpret: Callable[[], None]) -> None:
-    interpret()
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("stored", DTYPES, ids=str)
 @pytest.mark.parametrize("columns", [1, 3, 47, 48, 100, 130])
-def test_a_start_is_gathered_and_blended(device: str, columns: int, stored: torch.dtype, dtype: torch.dtype) -> None:
-    from lazygnn.ops import rows
-
+def test_start_values_are_gathered_and_blended(
+    device: str, columns: int, stored: torch.dtype, dtype: torch.dtype
+) -> None:
     nodes = some_nodes(device, 40)
     values = random_rows(60, columns, device, stored, used=nodes)
     inputs = random_rows(60, columns, device, stored, seed=1, used=nodes[:23])
@@ -92,7 +85,7 @@ def test_a_start_is_gathered_and_blended(device: str, columns: int, stored: torc
     before = values.clone(), inputs.clone(), fresh.clone()
     for blend in BLENDS if stored == dtype else BLENDS[:1]:
         kept = inputs if blend.move else None
-        out, then = rows.gather(
+        out, then = history_rows.gather(
             (values, nodes),
             None if kept is None else (kept, nodes[:23]),
             fresh,
@@ -110,13 +103,11 @@ def test_a_start_is_gathered_and_blended(device: str, columns: int, stored: torc
 
 
 def test_the_arithmetic_is_that_of_the_warm_start(device: str) -> None:
-    """To the bit where nothing is multiplied; else a fused multiplication may round once less."""
-    from lazygnn.ops import rows
-
+    """Compares bits if nothing is multiplied; otherwise a fused multiply-add may round once less."""
     values, then, fresh = (random_rows(50, 47, device, seed=seed) for seed in range(3))
     for warm, ulps in ((Drift(), 0), (Mix(0.0), 0), (Mix(1.0), 0), (Mix(0.3), 2), (Mix(0.9), 2), (Drift(0.2), 2)):
         kept = then if warm.keeps_inputs else None
-        out, _ = rows.gather(
+        out, _ = history_rows.gather(
             (values, None), None if kept is None else (kept, None), fresh, 30, **warm.blend()._asdict()
         )
         expected = torch.cat((warm.targets(fresh[:30], values[:30], None if kept is None else kept[:30]), fresh[30:]))
@@ -124,28 +115,24 @@ def test_the_arithmetic_is_that_of_the_warm_start(device: str) -> None:
         torch.testing.assert_close(out, expected, rtol=ulps * 2**-23, atol=ulps * 2**-23)
 
 
-def test_the_start_comes_in_rows_that_need_no_copy(device: str) -> None:
-    from lazygnn.ops import fused, rows
-
+def test_start_values_have_aligned_rows(device: str) -> None:
     for dtype, columns, stride in ((torch.float32, 47, 48), (torch.bfloat16, 47, 48), (torch.float32, 1, 4)):
         values = random_rows(5, columns, device, dtype)
-        out, _ = rows.gather((values, None), None, values[:2], 2, mix=0.5)
+        out, _ = history_rows.gather((values, None), None, values[:2], 2, mix=0.5)
         assert (out.shape, out.stride()) == ((5, columns), (stride, 1))
-        assert fused.aligned(out) is out
-        # written to the end
+        assert aligned(out) is out
+        # The padding is written too.
         assert bool(out.as_strided((5, stride), (stride, 1)).isfinite().all())
 
 
 @pytest.mark.parametrize("values_in_order", [False, True])
 @pytest.mark.parametrize("inputs_in_order", [False, True])
 def test_rows_may_have_been_gathered_before(device: str, values_in_order: bool, inputs_in_order: bool) -> None:
-    from lazygnn.ops import rows
-
     nodes = some_nodes(device, 40).to(torch.int32)
     values, inputs = (random_rows(60, 5, device, seed=seed) for seed in range(2))
     fresh = random_rows(20, 5, device, seed=2)
     stored, then = values[nodes], inputs[nodes[:20]]
-    out, _ = rows.gather(
+    out, _ = history_rows.gather(
         (stored, None) if values_in_order else (values, nodes),
         (then, None) if inputs_in_order else (inputs, nodes[:20]),
         fresh,
@@ -160,37 +147,35 @@ def test_rows_may_have_been_gathered_before(device: str, values_in_order: bool, 
     ("num_nodes", "num_fresh", "num_targets", "columns"),
     [(0, 0, 0, 5), (4, 0, 0, 5), (4, 3, 0, 5), (4, 4, 4, 5), (1, 1, 1, 1), (16, 16, 16, 64)],
 )
-def test_shapes_at_the_edge(device: str, num_nodes: int, num_fresh: int, num_targets: int, columns: int) -> None:
-    from lazygnn.ops import rows
-
+def test_smallest_shapes(device: str, num_nodes: int, num_fresh: int, num_targets: int, columns: int) -> None:
     nodes = some_nodes(device, num_nodes, of=20)
     values, inputs = (random_rows(20, columns, device, seed=seed) for seed in range(2))
     fresh = random_rows(num_fresh, columns, device, seed=2)
     blend, targets = Blend(0.25, move=1.0), nodes[:num_targets]
-    out, then = rows.gather((values, nodes), (inputs, targets), fresh, num_targets, **blend._asdict(), with_then=True)
+    out, then = history_rows.gather(
+        (values, nodes), (inputs, targets), fresh, num_targets, **blend._asdict(), with_then=True
+    )
     check(out, expected_start(values[nodes], inputs[targets], fresh, num_targets, blend), torch.float32)
     assert then is not None
     assert then.shape == fresh.shape
     pushed, before = torch.full((20,), -1, dtype=torch.int32, device=device), values.clone()
-    rows.scatter(targets, [(values, fresh)], pushed, torch.tensor(3, device=device))
+    history_rows.scatter(targets, [(values, fresh)], pushed, torch.tensor(3, device=device))
     before[targets] = fresh[:num_targets]
     assert torch.equal(values, before)
     assert int((pushed == 3).sum()) == num_targets
 
 
 def test_views_are_read_as_they_are(device: str, view: Callable[[Tensor], Tensor]) -> None:
-    from lazygnn.ops import rows
-
     fresh, new = view(random_rows(30, 48, device)), view(random_rows(30, 48, device, seed=1))
     values, inputs = (random_rows(60, fresh.shape[1], device, seed=seed) for seed in (2, 3))
     nodes = some_nodes(device, 55).repeat_interleave(2)[::2]
     targets = nodes[: len(fresh)]
     blend = Blend(0.25, move=1.0)
-    out, _ = rows.gather((values, nodes), (inputs, targets), fresh, len(fresh), **blend._asdict())
+    out, _ = history_rows.gather((values, nodes), (inputs, targets), fresh, len(fresh), **blend._asdict())
     check(out, expected_start(values[nodes], inputs[targets], fresh, len(fresh), blend), torch.float32)
     expected = values.index_copy(0, targets, new), inputs.index_copy(0, targets, fresh)
     pushed = torch.zeros(60, dtype=torch.int32, device=device)
-    rows.scatter(targets, [(values, new), (inputs, fresh)], pushed, torch.tensor(1, device=device))
+    history_rows.scatter(targets, [(values, new), (inputs, fresh)], pushed, torch.tensor(1, device=device))
     assert torch.equal(values, expected[0])
     assert torch.equal(inputs, expected[1])
 
@@ -198,39 +183,35 @@ def test_views_are_read_as_they_are(device: str, view: Callable[[Tensor], Tensor
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("stored", DTYPES, ids=str)
 @pytest.mark.parametrize("columns", [1, 3, 47, 48, 100, 130])
-def test_what_a_pass_gave_is_scattered(device: str, columns: int, stored: torch.dtype, dtype: torch.dtype) -> None:
-    from lazygnn.ops import rows
-
+def test_results_of_a_pass_are_scattered(device: str, columns: int, stored: torch.dtype, dtype: torch.dtype) -> None:
     targets = some_nodes(device, 33)
     values, inputs = (random_rows(60, columns, device, stored, seed=seed) for seed in range(2))
     new, fresh = (random_rows(40, columns, device, dtype, seed=seed) for seed in (2, 3))
     expected = [kept.index_copy(0, targets, given[:33].to(stored)) for kept, given in ((values, new), (inputs, fresh))]
     pushed = torch.full((60,), -1, dtype=torch.int32, device=device)
-    rows.scatter(targets, [(values, new), (inputs, fresh)], pushed, torch.tensor(5, device=device))
+    history_rows.scatter(targets, [(values, new), (inputs, fresh)], pushed, torch.tensor(5, device=device))
     check_converted(values, expected[0])
     check_converted(inputs, expected[1])
     assert torch.equal(pushed, torch.full_like(pushed, -1).index_fill_(0, targets, 5))
 
 
 def test_shapes_that_do_not_fit_are_refused(device: str) -> None:
-    from lazygnn.ops import rows
-
     nodes, x = some_nodes(device, 5), random_rows(60, 7, device)
     with pytest.raises(ValueError, match=r"`fresh` has shape \(2, 7\); the pass needs \(3, 7\) or more rows"):
-        rows.gather((x, nodes), None, x[:2], 3, mix=0.5)
+        history_rows.gather((x, nodes), None, x[:2], 3, mix=0.5)
     with pytest.raises(ValueError, match=r"`values` has shape \(5, 7\); the pass needs \(6, 7\)"):
-        rows.gather((x, nodes), None, x[:6], 3, mix=0.5)
+        history_rows.gather((x, nodes), None, x[:6], 3, mix=0.5)
     with pytest.raises(ValueError, match=r"`values` has shape \(5, 7\); the pass needs \(4, 6\)"):
-        rows.gather((x, nodes), None, x[:4, 1:], 3, mix=0.5)
+        history_rows.gather((x, nodes), None, x[:4, 1:], 3, mix=0.5)
     with pytest.raises(ValueError, match=r"`inputs` has shape \(2, 7\); the pass needs \(3, 7\)"):
-        rows.gather((x, nodes), (x, nodes[:2]), x[:4], 3, mix=0.5)
+        history_rows.gather((x, nodes), (x, nodes[:2]), x[:4], 3, mix=0.5)
     pushed, step = torch.zeros(60, dtype=torch.int32, device=device), torch.tensor(0, device=device)
     with pytest.raises(ValueError, match=r"`values` has shape \(4, 7\); the pass needs \(5, 7\)"):
-        rows.scatter(nodes, [(x, x), (x, x[:4])], pushed, step)
+        history_rows.scatter(nodes, [(x, x), (x, x[:4])], pushed, step)
 
 
 def train(history: StoredHistory, dtype: torch.dtype) -> list[Tensor]:
-    """Ten passes over parts of 40 nodes, the first of which fill the history; what they started from."""
+    """Runs ten passes over parts of 40 nodes, of which the first fill the history, and returns their start values."""
     generator, place = torch.Generator().manual_seed(1), history.values.device
     starts: list[Tensor] = []
     for number in range(10):
@@ -254,7 +235,7 @@ def alike(
         torch.testing.assert_close(start, other, rtol=error, atol=error)
     state, expected = history.state_dict(), twin.state_dict()
     for name in expected:
-        # a level of int8 may be rounded the other way
+        # An int8 value may be rounded in the other direction.
         off = 1 if expected[name].dtype == torch.int8 else error
         torch.testing.assert_close(state[name], expected[name], rtol=error, atol=off)
     drift, measured = history.drift_norm(), twin.drift_norm()
@@ -266,7 +247,7 @@ def alike(
 STARTS: list[WarmStart] = [Mix(0.4), Mix(1.0), Drift(), Drift(0.1), Drift(0.7)]
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
+@only_interpreted
 @pytest.mark.parametrize("start", STARTS, ids=str)
 @pytest.mark.parametrize(
     ("kept", "dtype", "error"),
@@ -280,23 +261,23 @@ STARTS: list[WarmStart] = [Mix(0.4), Mix(1.0), Drift(), Drift(0.1), Drift(0.7)]
     ],
     ids=str,
 )
-def test_a_history_goes_on_as_without_kernels(
+def test_a_history_is_the_same_with_and_without_kernels(
     start: WarmStart, kept: torch.dtype, dtype: torch.dtype, error: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history, twin = (open_history(40, 5, start, dtype=kept, compute_dtype=dtype) for _ in range(2))
     others = train(twin, dtype)
     used = use_kernels(monkeypatch)
     starts = train(history, dtype)
-    # the first three find rows that were never written
+    # The first three passes read rows that were never written.
     assert used.count("gather") == 7
-    # the others are encoded, or have more bits than kernels take
+    # The kernels support neither encoded rows nor float64.
     assert used.count("scatter") == (10 if kept in DTYPES else 0)
     alike(history, twin, starts, others, error)
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
+@only_interpreted
 @pytest.mark.parametrize("prop_response", [None, Response(0.6, (0.7, 1.2))], ids=["plain", "fitted"])
-def test_a_pass_is_answered_as_without_kernels(
+def test_a_pass_is_the_same_with_and_without_kernels(
     path_graph: Graph, prop_response: Response | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run() -> list[Tensor]:
@@ -318,8 +299,8 @@ def test_a_pass_is_answered_as_without_kernels(
     assert (used.count("gather"), used.count("scatter")) == (6, 8)
 
 
-@pytest.mark.skipif(not INTERPRETED, reason="runs in the interpreter's process")
-def test_what_was_not_asked_for_is_not_given_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@only_interpreted
+def test_earlier_inputs_are_returned_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     history, ones = open_history(3, 2, Drift()), torch.ones(3, 2)
     use_kernels(monkeypatch)
     history.push(torch.arange(3), ones, ones)
@@ -332,9 +313,7 @@ def test_what_was_not_asked_for_is_not_given_out(monkeypatch: pytest.MonkeyPatch
 
 
 def use_kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Lets rows on a CPU through, for the interpreter; what is called is listed."""
-    from lazygnn.ops import rows
-
+    """Makes histories on a CPU use the kernels, for the interpreter, and lists the calls."""
     used: list[str] = []
 
     def listed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -344,59 +323,45 @@ def use_kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return call
 
-    monkeypatch.setattr(rows, "gather", listed("gather", rows.gather))
-    monkeypatch.setattr(rows, "scatter", listed("scatter", rows.scatter))
-    monkeypatch.setattr(ops, "history_rows", lambda *given: rows if all(x.dtype in DTYPES for x in given) else None)
+    monkeypatch.setattr(history_rows, "gather", listed("gather", history_rows.gather))
+    monkeypatch.setattr(history_rows, "scatter", listed("scatter", history_rows.scatter))
+    monkeypatch.setattr(
+        ops, "history_rows", lambda *given: history_rows if all(x.dtype in DTYPES for x in given) else None
+    )
     return used
 
 
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
-def test_rows_are_loaded_16_bytes_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compiles for a device that need not be there; entries are not moved between threads."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-
-    from lazygnn.ops import rows
-
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+def test_rows_are_loaded_16_bytes_at_a_time(compile_kernel: Callable[..., Any]) -> None:
     tables = ["values", "inputs", "fresh", "out", "new"]
     types = dict.fromkeys(tables, "*fp32") | {"nodes": "*i64", "targets": "*i64", "pushed": "*i32", "step": "*i64"}
     types |= dict.fromkeys(("mix", "move", "scale"), "fp32")
     fixed: dict[str, Any] = dict.fromkeys(("VALUE_STRIDE", "INPUT_STRIDE", "FRESH_STRIDE"), 48)
     fixed |= {"OUT_STRIDE": 48, "NEW_STRIDE": 48, "COLUMNS": 48, "then": None}
     fixed |= {"FROM_STORED": True, "ROWS": 16, "WIDTH": 64}
-    for kernel, read, written in ((rows.gather_rows, 3, 1), (rows.scatter_rows, 2, 2)):
-        names: list[str] = vars(kernel)["arg_names"]
-        given = {name: value for name, value in fixed.items() if name in names}
-        signature = {name: "constexpr" if name in given else types.get(name, "i32") for name in names}
-        aligned = {(at,): [["tt.divisibility", 16]] for at, name in enumerate(names) if signature[name].startswith("*")}
-        source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=given, attrs=aligned)
-        code = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=rows._OPTIONS)
+    for kernel, read, written in ((gather_rows, 3, 1), (scatter_rows, 2, 2)):
+        code = compile_kernel(kernel, types, fixed, history_rows._OPTIONS)
         assert len(re.findall(r"ld\.global\.v4\.b32", code.asm["ptx"])) >= 2 * read
         assert len(re.findall(r"st\.global\.v4\.b32", code.asm["ptx"])) >= 2 * written
+        # Threads exchange no entries.
         assert code.metadata.shared == 0
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
-def test_rows_may_lie_further_away_than_32_bits_count() -> None:
-    from lazygnn.ops import rows
-
+@needs_cuda
+def test_offsets_may_exceed_32_bits() -> None:
     table = torch.zeros(2**31 + 64, dtype=torch.float16, device="cuda").as_strided((3, 47), (2**30, 1))
     new, targets = random_rows(2, 47, "cuda"), torch.tensor([2, 0], device="cuda")
     pushed, step = torch.zeros(3, dtype=torch.int32, device="cuda"), torch.tensor(1, device="cuda")
-    rows.scatter(targets, [(table, new)], pushed, step)
+    history_rows.scatter(targets, [(table, new)], pushed, step)
     assert torch.equal(table[targets], new.half())
-    out, _ = rows.gather((table, targets), None, new[:0], 0, mix=0.5)
+    out, _ = history_rows.gather((table, targets), None, new[:0], 0, mix=0.5)
     assert torch.equal(out, new.half().float())
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
+@needs_cuda
 @pytest.mark.parametrize("tier", ["device", "pinned", "host"])
 @pytest.mark.parametrize("kept", [torch.float32, torch.bfloat16, torch.int8], ids=str)
 @pytest.mark.parametrize("start", STARTS, ids=str)
-def test_a_history_on_a_device_goes_on_as_without_kernels(
+def test_a_history_on_a_device_is_the_same_with_and_without_kernels(
     start: WarmStart, kept: torch.dtype, tier: Literal["device", "pinned", "host"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history, twin = (open_history(40, 5, start, dtype=kept, tier=tier, device="cuda") for _ in range(2))
@@ -406,10 +371,9 @@ def test_a_history_on_a_device_goes_on_as_without_kernels(
     alike(history, twin, train(history, torch.float32), others, 1e-6 if kept == torch.float32 else 2e-2)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
+@needs_cuda
 @pytest.mark.parametrize("tier", ["device", "pinned"])
-def test_a_pass_can_be_captured_and_waits_for_nothing(
+def test_a_pass_can_be_captured_and_does_not_synchronize(
     tier: Literal["device", "pinned"], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAZYGNN_KERNELS", "auto")

@@ -1,7 +1,7 @@
-"""Rows of host memory that an accelerator reads and writes by itself, copied by a few programs.
+"""Copies rows from and to host memory that the accelerator addresses directly.
 
-So few fill the bus, and leave the device to those who compute meanwhile. Nothing is converted: rows are words of 32
-bits, up to the end of the 16 bytes in which a row ends.
+A few programs are enough to saturate the bus, which leaves the rest of the device to concurrent computations. Nothing
+is converted: rows are copied as 32-bit words, including the padding to a multiple of 16 bytes.
 """
 
 from functools import partial
@@ -11,44 +11,44 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lazygnn.ops.fused import aligned, empty_rows, is_aligned, padded_width
-from lazygnn.ops.kernels import jit
+from lazygnn.ops.triton.alignment import aligned, empty_rows, is_aligned, padded_width
+from lazygnn.ops.triton.jit import jit
 
-# each of them keeps a multiprocessor from others for as long as the bus takes
+# Each program occupies a multiprocessor until its transfer is done.
 _PROGRAMS = 32
-# words of a tile, on their way at a time, and how many of them lie in one row at most
+# words of a tile, all in flight at a time, and the most words of a row in a tile
 _WORDS = 4096
 _WIDTH = 1024
-# nothing is computed, but a compiler that is not told about sums warns
+# Nothing is added here, but Triton warns if the fusion of sums is not specified.
 _OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 
 
 def room(num_rows: int, like: Tensor) -> Tensor:
-    """Memory for so many rows of a table."""
+    """Returns uninitialized memory for `num_rows` rows of a table."""
     if like.dim() == 2:
         return empty_rows(num_rows, like)
     return torch.empty(num_rows, dtype=like.dtype, device=like.device)
 
 
 def gather(table: Tensor, rows: Tensor, out: Tensor, count: Tensor | None = None) -> None:
-    """`out = table[rows]`, for an `out` from `room`.
+    """Computes `out = table[rows]` for an `out` from `room`.
 
     Args:
-        table: Rows a multiple of 16 bytes apart, [N, C], or numbers of 32 bits, [N].
-        rows: The rows that are meant, [V].
-        out: Memory for them, laid out as the table is, [V, C] or [V].
-        count: How many of the rows are copied, a number on the device; all by default.
+        table: Rows that are a multiple of 16 bytes apart, [N, C], or 32-bit numbers, [N].
+        rows: Indices of the rows to read, [V].
+        out: Memory with the same layout as the table, [V, C] or [V].
+        count: How many rows to copy, a scalar on the device; all rows by default.
     """
     _copy(table, rows, out, None, count)
 
 
 def scatter(table: Tensor, rows: Tensor, new: Tensor) -> None:
-    """`table[rows] = new`, for rows that are all different.
+    """Computes `table[rows] = new` for distinct rows.
 
     Args:
-        table: As for `gather`; what lies between the end of a row and that of its last 16 bytes is written too.
-        rows: The rows to write, [T].
-        new: What they are replaced by, of the same type, [T, C] or [T].
+        table: As for `gather`; the padding of a row is written too.
+        rows: Indices of the rows to write, [T].
+        new: New rows of the same type, [T, C] or [T].
     """
     _copy(new if new.dim() == 1 else aligned(new), None, table, rows)
 
@@ -56,7 +56,7 @@ def scatter(table: Tensor, rows: Tensor, new: Tensor) -> None:
 @partial(jit, unspecialized=("num_rows",))
 def copy_rows(
     source: tl.tensor,  # [.., WORDS]
-    source_rows: tl.tensor,  # [V] or None, which stands for all of them, in order
+    source_rows: tl.tensor,  # [V], or None for all rows in order
     out: tl.tensor,  # [.., WORDS]
     out_rows: tl.tensor,  # [V] or None
     count: tl.tensor,  # [] or None
@@ -67,7 +67,7 @@ def copy_rows(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    """`out[out_rows] = source[source_rows]`, of the first `count` rows; programs take turns, `ROWS` rows at a time."""
+    """Computes `out[out_rows] = source[source_rows]` for the first `count` rows, `ROWS` rows at a time per program."""
     end_row = num_rows if count is None else tl.minimum(num_rows, tl.load(count).to(num_rows.dtype))
     for first in range(tl.program_id(0) * ROWS, end_row, tl.num_programs(0) * ROWS):
         row = first + tl.arange(0, ROWS)[:, None]
@@ -82,7 +82,7 @@ def copy_rows(
 
 @jit
 def _find(rows: tl.tensor, row: tl.tensor, inside: tl.tensor) -> tl.tensor:
-    # rows times words may be more than 32 bits can count
+    # The product of row and stride may exceed 32 bits.
     return (row if rows is None else tl.load(rows + row, inside, 0)).to(tl.int64)
 
 
@@ -114,18 +114,21 @@ def _copy(
 
 
 def _words(rows: Tensor) -> Tensor:
-    """The same memory as words, [.., WORDS]."""
+    """Returns a view of the same memory as 32-bit words, [.., WORDS]."""
     if rows.dim() == 1:
         return rows.view(torch.int32).unsqueeze(1)
     return rows.as_strided((len(rows), padded_width(rows)), rows.stride()).view(torch.int32)
 
 
 def _check(source: Tensor, source_rows: Tensor | None, out: Tensor, out_rows: Tensor | None) -> None:
-    # a kernel reads on where a tensor ends, and takes any bits for what it should find
+    # A kernel would read past the end of a tensor, and would copy bits of any type.
     num_source, num_out = (len(x if rows is None else rows) for x, rows in ((source, source_rows), (out, out_rows)))
     if (num_source, source.shape[1:], source.dtype) != (num_out, out.shape[1:], out.dtype):
         given, wanted = ((n, *x.shape[1:]) for n, x in ((num_source, source), (num_out, out)))
-        raise ValueError(f"rows of shape {given} in {source.dtype} do not fit into {wanted} in {out.dtype}")
+        raise ValueError(f"cannot copy rows of shape {given} in {source.dtype} to {wanted} in {out.dtype}")
     for rows in (source, out):
         if rows.element_size() != 4 if rows.dim() == 1 else not is_aligned(rows):
-            raise ValueError(f"rows of {rows.dtype} with strides {rows.stride()} are no multiple of 16 bytes apart")
+            raise ValueError(
+                "a table must have rows that are a multiple of 16 bytes apart, or 32-bit numbers; "
+                f"got {rows.dtype} with strides {rows.stride()}"
+            )

@@ -1,16 +1,13 @@
-"""Fused activations against float64: in Triton's interpreter on any machine, compiled where there is a device.
+"""Fused activations against float64, compiled on a device and in the interpreter elsewhere.
 
-The interpreter must be asked for before Triton is imported, so one test here runs all the others in a process of its
-own. Whatever the kernels write to starts as NaN.
+Uninitialized memory is NaN.
 """
 
 import math
-import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,19 +17,12 @@ from torch import Tensor, nn
 from lazygnn import ops
 from lazygnn.models import layers
 from lazygnn.models.layers import MLP, NormKind
+from lazygnn.ops.triton import activation_kernels, activations
+from tests.helpers import needs_cuda
+from tests.ops.triton.helpers import DTYPES, draw
 
-pytest.importorskip("triton")
-
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-ON_CUDA = torch.cuda.is_available() and not INTERPRETED
-DTYPES = [torch.float32, torch.bfloat16, torch.float16]
-# rows that end within a tile, in the first sweep of the programs and in a later one; one block of columns and two
+# rows that end within a tile, in the first iteration of the programs or a later one; one block of columns or two
 SHAPES = [(2, 1), (65, 7), (1100, 17), (70, 300)]
-
-
-def rows(num_rows: int, columns: int, device: str, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
-    numbers = torch.randn(num_rows, columns, generator=torch.Generator().manual_seed(seed))
-    return numbers.to(dtype).to(device)
 
 
 def batch_norm(columns: int, device: str, *, bias: float | None = None, momentum: float = 0.1) -> nn.BatchNorm1d:
@@ -46,12 +36,12 @@ def batch_norm(columns: int, device: str, *, bias: float | None = None, momentum
 
 
 def effective(p: float) -> float:
-    """The scale where the share kept is a multiple of 2^-16."""
+    """Returns the scale for a share of kept entries that is rounded to a multiple of 2^-16."""
     return 65536 / round(65536 * (1 - p))
 
 
 def check(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
-    """Sums are off by the roundings of float32; a result in 16 bits by its own, besides."""
+    """Compares with float64: sums are rounded in float32, and 16-bit results once more."""
     assert out.dtype == dtype
     assert out.shape == expected.shape
     scale = float(expected.abs().max())
@@ -59,7 +49,7 @@ def check(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
 
 
 def exact(x: Tensor, norm: nn.BatchNorm1d, kept: Tensor, p: float, grad: Tensor) -> tuple[Tensor, ...]:
-    """The result and the gradients of `x`, weight and bias in float64, given what is kept; and what ReLU is given."""
+    """Returns the result, the gradients of `x`, weight and bias, and the input of ReLU, in float64, for this mask."""
     x = x.detach().double().requires_grad_()
     weight, bias = (part.detach().double().requires_grad_() for part in (norm.weight, norm.bias))
     y = nn.functional.batch_norm(x, None, None, weight, bias, training=True, eps=norm.eps)
@@ -68,23 +58,17 @@ def exact(x: Tensor, norm: nn.BatchNorm1d, kept: Tensor, p: float, grad: Tensor)
 
 
 def run(x: Tensor, norm: nn.BatchNorm1d, p: float, grad: Tensor) -> tuple[Tensor, ...]:
-    """The result and the gradients of `x`, weight and bias."""
-    from lazygnn.ops import activation
-
+    """Returns the result and the gradients of `x`, weight and bias."""
     x = x.detach().requires_grad_()
-    out = activation.batch_norm_relu_dropout(x, norm, p)
+    out = activations.batch_norm_relu_dropout(x, norm, p)
     return (out.detach(), *torch.autograd.grad(out, (x, norm.weight, norm.bias), grad))
-
-
-def test_activations_are_right_in_the_interpreter(interpret: Callable[[], None]) -> None:
-    interpret()
 
 
 @pytest.mark.parametrize("p", [0.0, 0.3])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_norm_relu_and_dropout_in_one(device: str, shape: tuple[int, int], dtype: torch.dtype, p: float) -> None:
-    x, grad = rows(*shape, device, dtype), rows(*shape, device, dtype, seed=1)
+def test_fused_norm_relu_and_dropout(device: str, shape: tuple[int, int], dtype: torch.dtype, p: float) -> None:
+    x, grad = draw(*shape, device, dtype), draw(*shape, device, dtype, seed=1)
     norm, before = batch_norm(shape[1], device), x.clone()
     out, *grads = run(x, norm, p, grad)
     kept = out > 0
@@ -95,14 +79,14 @@ def test_norm_relu_and_dropout_in_one(device: str, shape: tuple[int, int], dtype
         check(ours, right, torch.float32)
     assert not bool(kept[y < -1e-5].any())
     share = float(kept[y > 1e-5].double().mean())
-    # a mean of ones is one but for rounding
+    # The mean of ones is one up to rounding.
     assert share == pytest.approx(1 - p, abs=1e-9 + 4 * (p * (1 - p) / max(int((y > 0).sum()), 1)) ** 0.5)
     assert torch.equal(x, before)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_a_share_of_one_in_a_thousand_is_kept_and_keeps_the_mean(device: str, dtype: torch.dtype) -> None:
-    x, grad = rows(600, 40, device, dtype), rows(600, 40, device, dtype, seed=1)
+def test_one_entry_in_a_thousand_is_kept_and_preserves_the_mean(device: str, dtype: torch.dtype) -> None:
+    x, grad = draw(600, 40, device, dtype), draw(600, 40, device, dtype, seed=1)
     norm = batch_norm(40, device, bias=8.0)
     out, *grads = run(x, norm, 0.999, grad)
     assert 4 < int((out > 0).sum()) < 60
@@ -114,15 +98,15 @@ def test_a_share_of_one_in_a_thousand_is_kept_and_keeps_the_mean(device: str, dt
 
 @pytest.mark.parametrize("first", [0.0, 1e4], ids=["plain", "outlier"])
 @pytest.mark.parametrize("mean", [0.0, 100.0, -1000.0])
-def test_a_mean_far_from_zero_costs_no_precision(device: str, mean: float, first: float) -> None:
-    x, norm, grad = rows(1100, 17, device) + mean, batch_norm(17, device, momentum=1.0), rows(1100, 17, device, seed=1)
+def test_a_mean_far_from_zero_loses_no_precision(device: str, mean: float, first: float) -> None:
+    x, norm, grad = draw(1100, 17, device) + mean, batch_norm(17, device, momentum=1.0), draw(1100, 17, device, seed=1)
     x[0] += first
     out, *grads = run(x, norm, 0.0, grad)
     expected, *expected_grads, _ = exact(x, norm, out > 0, 0.0, grad)
     variance, centre = torch.var_mean(x.double(), dim=0)
     assert norm.running_mean is not None
     assert norm.running_var is not None
-    # the mean is as near as float32 comes to it, and the variance does not suffer
+    # The mean is as precise as float32 allows, and the variance loses no precision.
     assert bool(((norm.running_mean - centre).abs() <= 1e-7 * abs(mean) + 1e-5 * variance.sqrt()).all())
     torch.testing.assert_close(norm.running_var.double(), variance, rtol=5e-6, atol=0)
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5 + 1.5e-7 * abs(mean))
@@ -132,12 +116,10 @@ def test_a_mean_far_from_zero_costs_no_precision(device: str, mean: float, first
 
 @pytest.mark.parametrize("momentum", [0.1, 0.4])
 def test_running_statistics_are_those_of_torch(device: str, momentum: float) -> None:
-    from lazygnn.ops import activation
-
     ours, plain = (batch_norm(5, device, momentum=momentum) for _ in range(2))
     for seed in range(3):
-        x = rows(40 + seed, 5, device, seed=seed) * 3 + 2
-        activation.batch_norm_relu_dropout(x, ours, 0.5)
+        x = draw(40 + seed, 5, device, seed=seed) * 3 + 2
+        activations.batch_norm_relu_dropout(x, ours, 0.5)
         plain(x)
     torch.testing.assert_close(ours.running_mean, plain.running_mean)
     torch.testing.assert_close(ours.running_var, plain.running_var)
@@ -147,11 +129,9 @@ def test_running_statistics_are_those_of_torch(device: str, momentum: float) -> 
 @pytest.mark.parametrize("p", [0.25, 0.999])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (65, 130), (7, 1171)], ids=str)
-def test_relu_and_dropout_in_one(device: str, shape: tuple[int, int], dtype: torch.dtype, p: float) -> None:
-    from lazygnn.ops import activation
-
-    x, grad = rows(*shape, device, dtype).requires_grad_(), rows(*shape, device, dtype, seed=1)
-    out = activation.relu_dropout(x, p)
+def test_fused_relu_and_dropout(device: str, shape: tuple[int, int], dtype: torch.dtype, p: float) -> None:
+    x, grad = draw(*shape, device, dtype).requires_grad_(), draw(*shape, device, dtype, seed=1)
+    out = activations.relu_dropout(x, p)
     (back,) = torch.autograd.grad(out, x, grad)
     kept = out > 0
     check(out.detach(), x.detach().double().relu() * kept * effective(p), dtype)
@@ -161,17 +141,13 @@ def test_relu_and_dropout_in_one(device: str, shape: tuple[int, int], dtype: tor
 
 
 def relu_mask(x: Tensor, p: float) -> Tensor:
-    from lazygnn.ops import activation
-
-    return activation.relu_dropout(torch.ones_like(x), p) > 0
+    return activations.relu_dropout(torch.ones_like(x), p) > 0
 
 
 def norm_mask(x: Tensor, p: float) -> Tensor:
-    from lazygnn.ops import activation
-
-    # far above zero, so that ReLU takes nothing
+    # All entries are far above zero, so that ReLU keeps them.
     norm = batch_norm(x.shape[1], str(x.device), bias=20.0)
-    return activation.batch_norm_relu_dropout(x, norm, p) > 0
+    return activations.batch_norm_relu_dropout(x, norm, p) > 0
 
 
 MASKS = pytest.mark.parametrize("mask", [relu_mask, norm_mask], ids=["relu", "norm"])
@@ -183,23 +159,23 @@ Mask = Callable[[Tensor, float], Tensor]
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_entries_are_dropped_independently(device: str, mask: Mask, dtype: torch.dtype, p: float) -> None:
     num_rows, columns = 300, 280
-    x = rows(num_rows, columns, device, dtype)
+    x = draw(num_rows, columns, device, dtype)
     first, second = mask(x, p).double(), mask(x, p).double()
     deviation = (p * (1 - p) / x.numel()) ** 0.5
     for drawn in (first, second):
         assert float(drawn.mean()) == pytest.approx(1 - p, abs=4 * deviation)
-        # nothing in common between two columns or two rows, wherever a tile ends
+        # Columns and rows are uncorrelated, within and across tiles.
         for table, number in ((drawn.T, num_rows), (drawn, columns)):
             matrix = torch.corrcoef(table).fill_diagonal_(0)
             assert float(matrix.abs().max()) < 7 / number**0.5
-    # nor between two calls
+    # Two calls are uncorrelated as well.
     both = torch.stack((first.flatten(), second.flatten()))
     assert abs(float(torch.corrcoef(both)[0, 1])) < 4 / x.numel() ** 0.5
 
 
 @MASKS
-def test_the_draw_is_that_of_torchs_generator(device: str, mask: Mask) -> None:
-    x, draws = rows(100, 30, device), []
+def test_torchs_generator_determines_the_mask(device: str, mask: Mask) -> None:
+    x, draws = draw(100, 30, device), []
     for seed in (3, 3, 4):
         torch.manual_seed(seed)
         draws.append(mask(x, 0.3))
@@ -209,8 +185,8 @@ def test_the_draw_is_that_of_torchs_generator(device: str, mask: Mask) -> None:
 
 
 @MASKS
-def test_where_nothing_is_dropped_nothing_is_drawn(device: str, mask: Mask) -> None:
-    x = rows(100, 30, device)
+def test_nothing_is_drawn_if_nothing_is_dropped(device: str, mask: Mask) -> None:
+    x = draw(100, 30, device)
     expected = (torch.manual_seed(5), torch.rand(3, device=device))[1]
     torch.manual_seed(5)
     for p in (0.0, 1e-6):
@@ -219,7 +195,7 @@ def test_where_nothing_is_dropped_nothing_is_drawn(device: str, mask: Mask) -> N
 
 
 def test_the_same_rows_give_the_same_bits(device: str) -> None:
-    x, grad = rows(1100, 17, device), rows(1100, 17, device, seed=1)
+    x, grad = draw(1100, 17, device), draw(1100, 17, device, seed=1)
     results = []
     for _ in range(2):
         torch.manual_seed(0)
@@ -227,64 +203,54 @@ def test_the_same_rows_give_the_same_bits(device: str) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
-def test_what_is_no_number_is_seen(device: str) -> None:
-    from lazygnn.ops import activation
-
-    x = rows(300, 20, device)
+def test_nan_is_not_hidden(device: str) -> None:
+    x = draw(300, 20, device)
     x[7, 3] = math.nan
-    out = activation.batch_norm_relu_dropout(x, batch_norm(20, device), 0.0)
+    out = activations.batch_norm_relu_dropout(x, batch_norm(20, device), 0.0)
     assert out.isnan().any(dim=0).nonzero().tolist() == [[3]]
     assert bool(out[:, 3].isnan().all())
-    assert activation.relu_dropout(x, 0.0).isnan().nonzero().tolist() == [[7, 3]]
+    assert activations.relu_dropout(x, 0.0).isnan().nonzero().tolist() == [[7, 3]]
 
 
-def test_gradients_may_lie_in_any_order(device: str) -> None:
-    from lazygnn.ops import activation
-
-    x, grad, norm = rows(40, 30, device).requires_grad_(), rows(30, 40, device, seed=1).T, batch_norm(30, device)
-    for out in (activation.relu_dropout(x, 0.3), activation.batch_norm_relu_dropout(x, norm, 0.3)):
+def test_gradients_may_be_strided(device: str) -> None:
+    x, grad, norm = draw(40, 30, device).requires_grad_(), draw(30, 40, device, seed=1).T, batch_norm(30, device)
+    for out in (activations.relu_dropout(x, 0.3), activations.batch_norm_relu_dropout(x, norm, 0.3)):
         (strided,) = torch.autograd.grad(out, x, grad, retain_graph=True)
         (dense,) = torch.autograd.grad(out, x, grad.contiguous())
         assert torch.equal(strided, dense)
 
 
-def test_a_share_that_cannot_be_dropped_is_refused(device: str) -> None:
-    from lazygnn.ops import activation
-
+def test_a_share_outside_of_its_range_is_refused(device: str) -> None:
     for p in (-0.1, 1.0):
-        with pytest.raises(ValueError, match=rf"`p` must lie in \[0, 1\), got {p}"):
-            activation.relu_dropout(rows(2, 2, device), p)
+        with pytest.raises(ValueError, match=rf"`p` must be in \[0, 1\), got {p}"):
+            activations.relu_dropout(draw(2, 2, device), p)
 
 
-def test_little_is_kept_for_the_backward_pass(device: str) -> None:
-    from lazygnn.ops import activation
-
+def test_little_is_saved_for_the_backward_pass(device: str) -> None:
     kept: list[tuple[int, ...]] = []
 
     def pack(tensor: Tensor) -> Tensor:
         kept.append(tuple(tensor.shape))
         return tensor
 
-    x = rows(50, 6, device).requires_grad_()
+    x = draw(50, 6, device).requires_grad_()
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        activation.batch_norm_relu_dropout(x, batch_norm(6, device), 0.5)
+        activations.batch_norm_relu_dropout(x, batch_norm(6, device), 0.5)
         assert sorted(kept) == [(), (6,), (6,), (6,), (6,), (50, 6)]
         kept.clear()
-        activation.relu_dropout(x, 0.5)
+        activations.relu_dropout(x, 0.5)
         assert kept == [(50, 6)]
 
 
 @contextmanager
 def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Lets the layers use the kernels, on a device that they would not be used for, too; counts their calls."""
-    from lazygnn.ops import activation
-
+    """Makes the layers use the kernels on any device, and lists the calls."""
     calls: list[str] = []
 
     def listed(name: str) -> Callable[..., Tensor]:
         def call(*args: Any) -> Tensor:
             calls.append(name)
-            out: Tensor = getattr(activation, name)(*args)
+            out: Tensor = getattr(activations, name)(*args)
             return out
 
         return call
@@ -304,10 +270,10 @@ def test_an_mlp_is_the_same_with_and_without_kernels(
     plain = MLP(6, 20, 3, mlp_layers=3, norm=norm, dropout=0.0).to(device)
     fused = MLP(6, 20, 3, mlp_layers=3, norm=norm, dropout=0.0).to(device)
     fused.load_state_dict(plain.state_dict())
-    x = rows(70, 6, device)
+    x = draw(70, 6, device)
     with counted(monkeypatch) as calls:
         results = [trained(fused, x, num_targets) for num_targets in (None, 70)]
-    # without dropout there is but a ReLU to fuse
+    # Without dropout and batch norm, ReLU alone is not fused.
     assert calls == (["batch_norm_relu_dropout"] * 4 if norm == "batch" else [])
     for result in results:
         torch.testing.assert_close(result, trained(plain, x), rtol=1e-4, atol=1e-5)
@@ -323,8 +289,8 @@ def trained(model: MLP, x: Tensor, num_targets: int | None = None) -> list[Tenso
 
 
 @pytest.mark.parametrize("norm", ["batch", "layer", "none"])
-def test_an_mlp_drops_by_the_kernels(device: str, norm: NormKind, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, x = MLP(6, 20, 3, mlp_layers=3, norm=norm, dropout=0.5).to(device), rows(70, 6, device)
+def test_an_mlp_uses_the_kernels_for_dropout(device: str, norm: NormKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = MLP(6, 20, 3, mlp_layers=3, norm=norm, dropout=0.5).to(device), draw(70, 6, device)
     with counted(monkeypatch) as calls:
         assert not torch.equal(model(x), model(x))
         model.eval()
@@ -332,101 +298,29 @@ def test_an_mlp_drops_by_the_kernels(device: str, norm: NormKind, monkeypatch: p
     assert calls == ["batch_norm_relu_dropout" if norm == "batch" else "relu_dropout"] * 4
 
 
-@pytest.fixture
-def found(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Kernels are asked for, Triton works, and all is replayed."""
-    monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
-    monkeypatch.setattr(ops, "_fused", lambda: ModuleType("kernels"))
-    with ops.to_be_replayed():
-        yield
-
-
-def tensor(**given: Any) -> Any:
-    """What passes for rows on a device."""
-    described = {"is_cuda": True, "dtype": torch.float32, "is_contiguous": lambda: True, "numel": lambda: 6}
-    return SimpleNamespace(**described | given)
-
-
-@pytest.mark.usefixtures("found")
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_rows_on_a_device_are_for_the_kernels(dtype: torch.dtype) -> None:
-    kernels = ops.activations(tensor(dtype=dtype))
-    assert kernels is not None
-    assert kernels.__name__ == "lazygnn.ops.activation"
-
-
-def test_what_is_launched_once_must_be_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
-    monkeypatch.setattr(ops, "_fused", lambda: ModuleType("kernels"))
-    assert ops.activations(tensor()) is None
-    assert ops.activations(tensor(numel=lambda: 2**27)) is not None
-    with ops.to_be_replayed():
-        assert ops.activations(tensor()) is not None
-    assert ops.activations(tensor()) is None
-
-
-@pytest.mark.usefixtures("found")
-@pytest.mark.parametrize(
-    "refused",
-    [{"is_cuda": False}, {"dtype": torch.float64}, {"is_contiguous": lambda: False}, {"numel": lambda: 0}],
-    ids=["cpu", "float64", "strided", "empty"],
-)
-def test_what_the_kernels_cannot_do_is_for_plain_torch(refused: dict[str, Any]) -> None:
-    assert ops.activations(tensor(**refused)) is None
-
-
-@pytest.mark.usefixtures("found")
-def test_kernels_must_be_wanted_and_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.compiler, "is_compiling", lambda: True)
-        assert ops.activations(tensor()) is None
-    with monkeypatch.context() as patch:
-        patch.setenv("LAZYGNN_KERNELS", "reference")
-        assert ops.activations(tensor()) is None
-    monkeypatch.setattr(ops, "_fused", lambda: None)
-    assert ops.activations(tensor()) is None
-
-
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
 @pytest.mark.parametrize(("bits", "unit"), [("fp32", 4), ("bf16", 8)])
-@pytest.mark.parametrize(("name", "loads"), [("normalise", 4), ("partial_gradients", 8)])
-def test_rows_are_read_16_bytes_at_a_time_and_draws_stay_in_their_thread(
-    name: str, loads: int, bits: str, unit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("name", "loads"), [("normalize", 4), ("partial_gradients", 8)])
+def test_rows_are_loaded_16_bytes_at_a_time_and_masks_stay_in_their_thread(
+    name: str, loads: int, bits: str, unit: int, compile_kernel: Callable[..., Any]
 ) -> None:
-    """Compiles for a device that need not be there."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-
-    from lazygnn.ops import activation_kernels
-
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    kernel = getattr(activation_kernels, name)
-    names: list[str] = vars(kernel)["arg_names"]
     types = {"x": f"*{bits}", "grad": f"*{bits}", "out": f"*{bits}", "seed": "*i64"}
     types |= {"num_rows": "i32", "num_programs": "i32"}
-    fixed = {"KEPT": 32768, "COLUMNS": 512, "UNIT": unit, "ROWS": 32 if name == "normalise" else 8, "WIDTH": 32 * unit}
-    fixed |= {"UNROLL": 4} if "UNROLL" in names else {}
-    signature = {name: "constexpr" if name in fixed else types.get(name, "*fp32") for name in names}
-    aligned = {(at,): [["tt.divisibility", 16]] for at, name in enumerate(names) if signature[name].startswith("*")}
-    source = triton.compiler.ASTSource(fn=kernel, signature=signature, constexprs=fixed, attrs=aligned)
-    options = {"num_warps": 8, "enable_fp_fusion": False}
-    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    fixed = {"KEPT": 32768, "COLUMNS": 512, "UNIT": unit, "ROWS": 32 if name == "normalize" else 8, "WIDTH": 32 * unit}
+    fixed |= {"UNROLL": 4}
+    kernel = getattr(activation_kernels, name)
+    compiled = compile_kernel(kernel, types, fixed, activations._OPTIONS, other="*fp32")
     assert len(re.findall(r"ld\.global\.v4\.b32", compiled.asm["ptx"])) >= loads
-    # no more goes from thread to thread than vectors over columns: not one table
+    # Threads exchange vectors over columns, but no tables.
     moved = re.findall(r"convert_layout .* : tensor<([\dx]+)x\w+,", compiled.asm["ttgir"])
     assert all(re.fullmatch(r"(1x)?\d+", shape) for shape in moved)
 
 
-needs_cuda = pytest.mark.skipif(not ON_CUDA, reason="needs a CUDA device")
-
-
-@pytest.mark.gpu
 @needs_cuda
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(49_000, 512), (12_345, 100), (4001, 47)], ids=str)
 def test_many_rows(shape: tuple[int, int], dtype: torch.dtype) -> None:
-    x, grad, norm = rows(*shape, "cuda", dtype), rows(*shape, "cuda", dtype, seed=1), batch_norm(shape[1], "cuda")
-    # of so many entries some are so near to zero that ReLU may take them for either
+    x, grad, norm = draw(*shape, "cuda", dtype), draw(*shape, "cuda", dtype, seed=1), batch_norm(shape[1], "cuda")
+    # Some of these many entries are so close to zero that rounding decides the sign.
     grad[exact(x, norm, torch.ones_like(x), 0.5, grad)[-1].abs() < 1e-5] = 0
     out, *grads = run(x, norm, 0.5, grad)
     expected, *expected_grads, _ = exact(x, norm, out > 0, 0.5, grad)
@@ -436,31 +330,27 @@ def test_many_rows(shape: tuple[int, int], dtype: torch.dtype) -> None:
     check(grads[2], expected_grads[2], torch.float32)
 
 
-@pytest.mark.gpu
 @needs_cuda
-def test_more_entries_than_32_bits_can_count() -> None:
-    from lazygnn.ops import activation
-
+def test_the_number_of_entries_may_exceed_32_bits() -> None:
     x = torch.ones(2**31 // 512 + 50, 512, dtype=torch.bfloat16, device="cuda")
-    out = activation.relu_dropout(x, 0.5)
+    out = activations.relu_dropout(x, 0.5)
     assert bool(((out == 0) | (out == 2)).all())
     assert float(out[-50:].float().mean()) == pytest.approx(1, abs=0.1)
     x[1::2] = -1
     norm = batch_norm(512, "cuda", bias=3.0)
     nn.init.constant_(norm.weight, 1.0)
-    out = activation.batch_norm_relu_dropout(x, norm, 0.0)
+    out = activations.batch_norm_relu_dropout(x, norm, 0.0)
     assert bool((out[::2] == 4).all())
     assert bool((out[1::2] == 2).all())
 
 
-@pytest.mark.gpu
 @needs_cuda
 @pytest.mark.parametrize("norm", ["batch", "none"])
-def test_activations_can_be_captured_wait_for_nothing_and_draw_anew(
+def test_activations_can_be_captured_do_not_synchronize_and_draw_new_masks(
     norm: NormKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
-    model, x = MLP(6, 20, 20, mlp_layers=2, norm=norm, dropout=0.5).to("cuda"), rows(70, 6, "cuda")
+    model, x = MLP(6, 20, 20, mlp_layers=2, norm=norm, dropout=0.5).to("cuda"), draw(70, 6, "cuda")
     ops.activations(x)
 
     def train() -> Tensor:
@@ -487,6 +377,6 @@ def test_activations_can_be_captured_wait_for_nothing_and_draw_anew(
         draws.append(out.clone())
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[1], draws[2])
-    # a replay draws what a step would have drawn
+    # A replay draws the same mask as a step without a graph.
     torch.cuda.manual_seed(1)
     torch.testing.assert_close(train(), draws[0])

@@ -1,25 +1,25 @@
 """Batch norm, ReLU and dropout in Triton: two passes over the rows forward, two backward.
 
-A program takes a block of `WIDTH` columns and some rows of it, and a thread 16 bytes, `UNIT` columns, of a row at a
-time. Sums over rows are taken in float32 by program, then combined; nothing is added atomically, so the same rows on
-the same device give the same bits. What dropout keeps is a function of a seed, the row and the column, so the backward
-pass of a norm draws it again instead of reading the result.
+A program processes a block of `WIDTH` columns and some of its rows. A thread loads 16 bytes, `UNIT` columns, of a row
+at a time. Each program sums over its rows in float32, and a second kernel combines these sums. No sum is atomic: the
+same rows on the same device give the same bits. The mask of dropout is a function of the seed, the row and the
+column. The backward pass of the norm recomputes it instead of reading the result.
 """
 
 import triton.language as tl
 
-from lazygnn.ops.kernels import jit
+from lazygnn.ops.triton.jit import jit
 
-# shares are kept in multiples of one in so many
+# the share of kept entries is a multiple of 1 / LEVELS
 LEVELS = tl.constexpr(65536)
-# as few as pass the known tests of randomness
+# the fewest rounds of Philox that pass the usual tests of randomness
 _ROUNDS = tl.constexpr(7)
 
 
 @jit
 def partial_moments(
     x: tl.tensor,  # [N, COLUMNS]
-    partial: tl.tensor,  # [2, P, COLUMNS], means less the first row, and sums of squares around them
+    partial: tl.tensor,  # [2, P, COLUMNS], means minus the first row of `x`, and sums of squared deviations from them
     counts: tl.tensor,  # [P]
     num_rows: tl.tensor,
     num_programs: tl.tensor,
@@ -29,9 +29,9 @@ def partial_moments(
     WIDTH: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
-    """Moments of the rows of each of P programs, which take `ROWS * UNROLL` rows in turn.
+    """Computes the moments of the rows of each of P programs, which process `ROWS * UNROLL` rows in turn.
 
-    Every slot of the tile sums differences from the first value that it meets, so a mean far from zero costs nothing.
+    Every slot of the tile sums differences from its first value. A mean far from zero therefore loses no precision.
     """
     program, first = _place(COLUMNS, WIDTH)
     column = first + tl.arange(0, WIDTH)
@@ -42,7 +42,7 @@ def partial_moments(
     square = tl.zeros([ROWS, WIDTH], tl.float32)
     count = tl.zeros([ROWS], tl.int32)
     for start in range(begin, num_rows, num_programs * ROWS * UNROLL):
-        # all rows, then the arithmetic, so that much is on its way at a time
+        # All rows, then the arithmetic: this keeps many loads in flight.
         loaded: tl.tuple = ()
         for u in tl.static_range(UNROLL):
             loaded += (_load(x, start + u * ROWS + slot, column, num_rows, COLUMNS, WIDTH),)
@@ -56,7 +56,7 @@ def partial_moments(
     number = count.to(tl.float32)[:, None]
     num_seen = tl.sum(number, 0)
     share = total / tl.maximum(number, 1.0)
-    # sums of what is near the first row round less
+    # Means relative to the first row are small, so that their sums round less.
     slot_mean = shift - _load_row(x, column, COLUMNS)[None, :] + share
     mean = tl.sum(number * slot_mean, 0) / num_seen
     apart = slot_mean - mean[None, :]
@@ -85,7 +85,7 @@ def combine_moments(
     PROGRAMS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    """The moments of all rows, and the running ones, whose variance is the unbiased one."""
+    """Combines the moments of all rows and updates the running statistics, with the unbiased variance."""
     column = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
     inside = column < COLUMNS
     total = tl.zeros([PROGRAMS, WIDTH], tl.float32)
@@ -93,20 +93,20 @@ def combine_moments(
         program = start + tl.arange(0, PROGRAMS)
         number = tl.load(counts + program, program < num_programs, 0.0)
         total += number[:, None] * _load_partial(partial, program, column, num_programs, COLUMNS)
-    centre = tl.sum(total, 0) / num_rows
+    center = tl.sum(total, 0) / num_rows
     moment = tl.zeros([PROGRAMS, WIDTH], tl.float32)
     for start in range(0, num_programs, PROGRAMS):
         program = start + tl.arange(0, PROGRAMS)
         number = tl.load(counts + program, program < num_programs, 0.0)
-        apart = _load_partial(partial, program, column, num_programs, COLUMNS) - centre[None, :]
+        apart = _load_partial(partial, program, column, num_programs, COLUMNS) - center[None, :]
         within = _load_partial(partial + num_programs * COLUMNS, program, column, num_programs, COLUMNS)
         moment += within + number[:, None] * apart * apart
     squares = tl.sum(moment, 0)
-    centre += _load_row(x, column, COLUMNS)
-    tl.store(mean + column, centre, inside)
+    center += _load_row(x, column, COLUMNS)
+    tl.store(mean + column, center, inside)
     tl.store(invstd + column, 1.0 / tl.sqrt_rn(squares / num_rows + eps), inside)
     before = _load_row(running_mean, column, COLUMNS)
-    tl.store(running_mean + column, before + momentum * (centre - before), inside)
+    tl.store(running_mean + column, before + momentum * (center - before), inside)
     before = _load_row(running_var, column, COLUMNS)
     tl.store(running_var + column, before + momentum * (squares / (num_rows - 1) - before), inside)
     if tl.program_id(0) == 0:
@@ -114,13 +114,13 @@ def combine_moments(
 
 
 @jit
-def normalise(
+def normalize(
     x: tl.tensor,  # [N, COLUMNS]
     mean: tl.tensor,  # [COLUMNS]
     invstd: tl.tensor,  # [COLUMNS]
     weight: tl.tensor,  # [COLUMNS]
     bias: tl.tensor,  # [COLUMNS]
-    seed: tl.tensor,  # [], or None where all is kept
+    seed: tl.tensor,  # [], or None if every entry is kept
     out: tl.tensor,  # [N, COLUMNS]
     num_rows: tl.tensor,
     KEPT: tl.constexpr,
@@ -129,11 +129,11 @@ def normalise(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    """`out = dropout(relu((x - mean) invstd weight + bias))`."""
+    """Computes `out = dropout(relu((x - mean) invstd weight + bias))`."""
     row, first = _place_from_the_end(num_rows, COLUMNS, ROWS, WIDTH)
     column = first + tl.arange(0, WIDTH)
     norm = _load_norm(mean, invstd, weight, bias, column, COLUMNS)
-    y = _normalised(_load(x, row, column, num_rows, COLUMNS, WIDTH), norm)
+    y = _normalized(_load(x, row, column, num_rows, COLUMNS, WIDTH), norm)
     active = _active(y, _load_seed(seed), row, first, KEPT, UNIT, ROWS, WIDTH)
     _store(out, tl.where(active, y * (LEVELS / KEPT), 0.0), row, column, num_rows, COLUMNS, WIDTH)
 
@@ -157,7 +157,7 @@ def partial_gradients(
     WIDTH: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
-    """Sums of the gradient that passes dropout and ReLU, and of it times `x - mean`, by program as the moments."""
+    """Sums the gradient after dropout and ReLU, and this gradient times `x - mean`, per program."""
     program, first = _place(COLUMNS, WIDTH)
     column = first + tl.arange(0, WIDTH)
     slot = tl.arange(0, ROWS)
@@ -171,11 +171,11 @@ def partial_gradients(
         for u in tl.static_range(UNROLL):
             row = start + u * ROWS + slot
             rows += (_load(x, row, column, num_rows, COLUMNS, WIDTH),)
-            # zero where there is no row, so it adds nothing
+            # Rows past the end are zero and add nothing.
             grads += (_load(grad, row, column, num_rows, COLUMNS, WIDTH),)
         for u in tl.static_range(UNROLL):
             row = start + u * ROWS + slot
-            active = _active(_normalised(rows[u], norm), word, row, first, KEPT, UNIT, ROWS, WIDTH)
+            active = _active(_normalized(rows[u], norm), word, row, first, KEPT, UNIT, ROWS, WIDTH)
             passed = tl.where(active, grads[u], 0.0)
             total += passed
             product = tl.fma(passed, rows[u] - norm[0], product)
@@ -195,7 +195,7 @@ def combine_gradients(
     PROGRAMS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    """The gradients of weight and bias."""
+    """Combines the sums into the gradients of weight and bias."""
     column = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
     total = tl.zeros([PROGRAMS, WIDTH], tl.float32)
     product = tl.zeros([PROGRAMS, WIDTH], tl.float32)
@@ -209,7 +209,7 @@ def combine_gradients(
 
 
 @jit
-def normalise_back(
+def normalize_back(
     grad: tl.tensor,  # [N, COLUMNS]
     x: tl.tensor,  # [N, COLUMNS]
     mean: tl.tensor,
@@ -227,7 +227,7 @@ def normalise_back(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    """The gradient of `x`, without what shifts or stretches a column, to which the norm is blind."""
+    """Computes the gradient of `x`: shifts and scalings of a column are removed, since the norm cancels them."""
     row, first = _place_from_the_end(num_rows, COLUMNS, ROWS, WIDTH)
     column = first + tl.arange(0, WIDTH)
     norm = _load_norm(mean, invstd, weight, bias, column, COLUMNS)
@@ -235,7 +235,7 @@ def normalise_back(
     stretched = _load_row(grad_weight, column, COLUMNS) * _load_row(invstd, column, COLUMNS) / num_rows
     values = _load(x, row, column, num_rows, COLUMNS, WIDTH)
     grads = _load(grad, row, column, num_rows, COLUMNS, WIDTH)
-    active = _active(_normalised(values, norm), _load_seed(seed), row, first, KEPT, UNIT, ROWS, WIDTH)
+    active = _active(_normalized(values, norm), _load_seed(seed), row, first, KEPT, UNIT, ROWS, WIDTH)
     passed = tl.where(active, grads * (LEVELS / KEPT), 0.0) - shifted[None, :]
     result = norm[1] * tl.fma(values - norm[0], -stretched[None, :], passed)
     _store(out, result, row, column, num_rows, COLUMNS, WIDTH)
@@ -252,7 +252,7 @@ def relu_drop(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    """`out = dropout(relu(x))`, in rows of `WIDTH` whatever the shape is."""
+    """Computes `out = dropout(relu(x))` in rows of `WIDTH`, whatever the shape of `x`."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     at = row.to(tl.int64)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     value = tl.load(x + at, at < size, 0.0).to(tl.float32)
@@ -263,7 +263,7 @@ def relu_drop(
 @jit
 def relu_drop_back(
     grad: tl.tensor,  # [size]
-    kept: tl.tensor,  # [size], what `relu_drop` gave
+    kept: tl.tensor,  # [size], the result of `relu_drop`
     out: tl.tensor,  # [size]
     size: tl.tensor,
     KEPT: tl.constexpr,
@@ -271,7 +271,7 @@ def relu_drop_back(
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> None:
-    """The gradient of `x`: what was kept and positive is positive still, all else is zero."""
+    """Computes the gradient of `x`: the gradient passes where the result is positive."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     at = row.to(tl.int64)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
     value = tl.load(kept + at, at < size, 0.0)
@@ -284,16 +284,16 @@ def _active(
     y: tl.tensor,  # [ROWS, WIDTH]
     seed: tl.tensor,
     row: tl.tensor,  # [ROWS]
-    first: tl.tensor,  # column of the tile
+    first: tl.tensor,  # first column of the tile
     KEPT: tl.constexpr,
     UNIT: tl.constexpr,
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> tl.tensor:
-    """Where `y` is positive and kept; what is no number is as good as positive, so that it is seen."""
+    """Returns where `y` is positive and kept; NaN counts as positive, so that it is not hidden."""
     active = ~(y <= 0)
     if KEPT < LEVELS:
-        # 16 bits for an entry of 16, 32 for one of 32
+        # A 16-bit entry uses 16 random bits, a 32-bit entry 32.
         vector = first // UNIT + tl.arange(0, WIDTH // UNIT)
         zeros = tl.zeros([ROWS, WIDTH // UNIT], tl.int32)
         a, b, c, d = tl.philox(seed, vector[None, :] + zeros, row[:, None] + zeros, zeros, zeros, _ROUNDS)
@@ -305,8 +305,8 @@ def _active(
 
 
 @jit
-def _normalised(x: tl.tensor, norm: tl.tuple) -> tl.tensor:
-    # alike in both directions, so what is positive is so in both
+def _normalized(x: tl.tensor, norm: tl.tuple) -> tl.tensor:
+    # The same formula in both passes gives the same signs.
     return tl.fma(x - norm[0], norm[1], norm[2])
 
 
@@ -314,14 +314,14 @@ def _normalised(x: tl.tensor, norm: tl.tuple) -> tl.tensor:
 def _load_norm(
     mean: tl.tensor, invstd: tl.tensor, weight: tl.tensor, bias: tl.tensor, column: tl.tensor, COLUMNS: tl.constexpr
 ) -> tl.tuple:
-    """What is subtracted, what is multiplied by, and what is added, [1, WIDTH] each."""
+    """Returns the mean, the factor and the bias, [1, WIDTH] each."""
     factor = _load_row(weight, column, COLUMNS) * _load_row(invstd, column, COLUMNS)
     return _load_row(mean, column, COLUMNS)[None, :], factor[None, :], _load_row(bias, column, COLUMNS)[None, :]
 
 
 @jit
 def _load_row(vector: tl.tensor, column: tl.tensor, COLUMNS: tl.constexpr) -> tl.tensor:
-    """The columns of a vector, or of the first row of a table, in float32."""
+    """Loads the columns of a vector, or of the first row of a table, as float32."""
     return tl.load(vector + column, column < COLUMNS, 0.0).to(tl.float32)
 
 
@@ -340,7 +340,10 @@ def _load_partial(
 
 @jit
 def _place(COLUMNS: tl.constexpr, WIDTH: tl.constexpr) -> tl.tuple:
-    """Which of the programs for a block of columns this is, and its first column; the blocks of a row run together."""
+    """Returns the index of this program within its block of columns, and its first column.
+
+    The blocks of the same rows have adjacent program ids, so that they run at about the same time.
+    """
     BLOCKS: tl.constexpr = (COLUMNS + WIDTH - 1) // WIDTH
     program = tl.program_id(0)
     return program // BLOCKS, program % BLOCKS * WIDTH
@@ -350,7 +353,10 @@ def _place(COLUMNS: tl.constexpr, WIDTH: tl.constexpr) -> tl.tuple:
 def _place_from_the_end(
     num_rows: tl.tensor, COLUMNS: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr
 ) -> tl.tuple:
-    """The rows and first column of this program, last rows first: they were read last and may still be in the cache."""
+    """Returns the rows and first column of this program.
+
+    The last rows come first: the pass before has read them last, so that they may still be in the cache.
+    """
     program, first = _place(COLUMNS, WIDTH)
     return (tl.cdiv(num_rows, ROWS) - 1 - program) * ROWS + tl.arange(0, ROWS), first
 
@@ -364,7 +370,7 @@ def _load(
     COLUMNS: tl.constexpr,
     WIDTH: tl.constexpr,
 ) -> tl.tensor:
-    """The tile in float32, zero where `x` has none."""
+    """Loads the tile as float32, with zeros outside `x`."""
     at, mask = _entries(row, column, num_rows, COLUMNS, WIDTH)
     return tl.load(x + at, mask, 0.0).to(tl.float32)
 
@@ -387,7 +393,7 @@ def _store(
 def _entries(
     row: tl.tensor, column: tl.tensor, num_rows: tl.tensor, COLUMNS: tl.constexpr, WIDTH: tl.constexpr
 ) -> tl.tuple:
-    # rows times columns may be more than 32 bits can count
+    # The product of row and stride may exceed 32 bits.
     at = row.to(tl.int64)[:, None] * COLUMNS + column[None, :]
     mask = (row < num_rows)[:, None]
     if COLUMNS % WIDTH != 0:

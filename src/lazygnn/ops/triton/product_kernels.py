@@ -1,73 +1,52 @@
-"""The sparse product in Triton: a few lanes of a warp own a row and sum its neighbours in float32.
+"""Sparse products in Triton: a few lanes of a warp own a row and sum its neighbors in float32.
 
-A lane loads 16 bytes, `UNIT` columns, of one neighbour after another, and the `LANES` lanes of a row cover its columns:
-48 columns of bfloat16 take 6 lanes, a warp has 5 rows, and nothing is summed across lanes. Rows that share a warp
-should be equally long, which is what `order` is for. Indices and values come in aligned fours, a trip ahead of the
-neighbours they stand for; the last few, where they are no four, come one by one, and nothing is read beyond the end. A
-row is summed in the order of its entries, save for the pieces of `SPLIT` entries that lie in it as a whole: other
-programs sum these first. Nothing is added atomically, and the bits of a result do not depend on how many neighbours are
-on their way at a time.
+A lane loads 16 bytes, `UNIT` columns, of one neighbor after another, and the `LANES` lanes of a row cover its columns.
+For example, 48 columns of bfloat16 take 6 lanes, so that a warp processes 5 rows. Nothing is summed across lanes. Rows
+that share a warp should be equally long, which `order` ensures. Indices and values are loaded in aligned groups of
+four, one iteration ahead of their neighbors. The last entries that do not fill a group are loaded one by one, so that
+nothing is read past the end.
+
+A row is summed in the order of its entries, except for the pieces of `SPLIT` entries within the row: other programs sum
+these first (see `plans`). No sum is atomic, and the bits of a result do not depend on `UNROLL`, the number of neighbors
+loaded at a time.
 """
 
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
 
-import triton
 import triton.language as tl
 
+from lazygnn.ops.triton.jit import jit
+
 _WARP = tl.constexpr(32)
-# words of 32 bits in 16 bytes; entries whose indices are loaded together
+# 32-bit words in 16 bytes; also the number of entries in a group
 _FOUR = tl.constexpr(4)
 
 
-class Kernel(Protocol):
-    """What `triton.jit` makes of a function: launched on a grid, or called by another kernel."""
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Launches the kernel."""
-
-    def __call__(self, *args: Any) -> Any:
-        """Becomes a part of the kernel that calls it."""
-
-
-def jit(function: Callable[..., Any], *, unspecialized: Sequence[str] = ()) -> Kernel:
-    """`triton.jit`, typed; what the integers in `unspecialized` can be divided by makes no kernel of its own."""
-    kernel: Kernel = triton.jit(function, do_not_specialize=unspecialized)
-    return kernel
-
-
-@partial(
-    jit,
-    unspecialized=("num_rows", "num_entries", "num_x", "source_stride", "past_stride", "previous_stride", "out_stride"),
-)
+@partial(jit, unspecialized=("num_rows", "num_entries", "num_x", "source_stride", "past_stride", "out_stride"))
 def lane_rows(
-    order: tl.tensor,  # [R], the rows as programs take them
+    order: tl.tensor,  # [R], rows in the order of processing
     rowptr: tl.tensor,  # [R + 1]
     col: tl.tensor,  # [E]
     value: tl.tensor,  # [E]
-    x: tl.tensor,  # [S, LANES * UNIT]; where the matrix has more columns, the rows that follow are those of `halo`
-    halo: tl.tensor,
-    pieces: tl.tensor,  # [E // SPLIT, LANES * UNIT], or None where there are none
-    source: tl.tensor,  # [R, OWN_COLUMNS] or None
+    x: tl.tensor,  # [S, LANES * UNIT]
+    halo: tl.tensor,  # [num_cols - S, LANES * UNIT] or None, the rows after those of `x`
+    pieces: tl.tensor,  # [E // SPLIT, LANES * UNIT] or None
+    source: tl.tensor,  # [R, SOURCE_COLUMNS] or None
     past: tl.tensor,  # [R, PAST_COLUMNS] or None
-    previous: tl.tensor,  # [R, OWN_COLUMNS] or None
     out: tl.tensor,  # [R, LANES * UNIT]
     num_rows: tl.tensor,
     num_entries: tl.tensor,
     num_x: tl.tensor,
     source_stride: tl.tensor,
     past_stride: tl.tensor,
-    previous_stride: tl.tensor,
     out_stride: tl.tensor,
     keep: tl.tensor,
     source_weight: tl.tensor,
     past_weight: tl.tensor,
-    momentum: tl.tensor,
     X_STRIDE: tl.constexpr,
     HALO_STRIDE: tl.constexpr,
-    OWN_COLUMNS: tl.constexpr,
-    OWN_UNIT: tl.constexpr,
+    SOURCE_COLUMNS: tl.constexpr,
+    SOURCE_UNIT: tl.constexpr,
     PAST_COLUMNS: tl.constexpr,
     PAST_UNIT: tl.constexpr,
     UNIT: tl.constexpr,
@@ -75,11 +54,11 @@ def lane_rows(
     LANES: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
-    """`out = keep matrix @ x + source_weight source + past_weight past + momentum (x - previous)`.
+    """Computes `out = keep matrix @ x + source_weight source + past_weight past`.
 
-    The strides of `x`, `halo` and `out` count units of `UNIT` columns, which is how the compiler learns that rows are
-    aligned. Those of `source` and `previous` count `OWN_UNIT` columns, that of `past` `PAST_UNIT`: as many where they
-    have the type of `x` and rows that can be read to the end of a unit, else one.
+    The strides of `x`, `halo` and `out` are in units of `UNIT` columns, which tells the compiler that rows are aligned.
+    The strides of `source` and `past` are in units of `SOURCE_UNIT` and `PAST_UNIT` columns. These are `UNIT` if the
+    rows are aligned and have the type of `x`, otherwise 1.
     """
     ROWS: tl.constexpr = _WARP // LANES
     HALVES: tl.constexpr = UNIT // _FOUR
@@ -91,23 +70,20 @@ def lane_rows(
     row = tl.load(order + index, inside, 0)
     start = tl.load(rowptr + row, inside, 0)
     stop = tl.load(rowptr + row + 1, inside, 0)
-    # rows times columns may be more than 32 bits can count
+    # The product of row and stride may exceed 32 bits.
     row = row.to(tl.int64)
 
-    # asked for ahead of the sums, which take longer than it does to arrive
+    # Loaded before the sums, which hide the latency.
     if source is not None:
-        given = _own(source, row, source_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
+        given = _load_own(source, row, source_stride, lane, inside, SOURCE_COLUMNS, SOURCE_UNIT, UNIT)
     if past is not None:
-        before = _own(past, row, past_stride, lane, inside, PAST_COLUMNS, PAST_UNIT, UNIT)
-    if previous is not None:
-        now = _own(x, row, X_STRIDE, lane, inside, LANES * UNIT, UNIT, UNIT)
-        then = _own(previous, row, previous_stride, lane, inside, OWN_COLUMNS, OWN_UNIT, UNIT)
+        before = _load_own(past, row, past_stride, lane, inside, PAST_COLUMNS, PAST_UNIT, UNIT)
 
     table = (x, halo, num_x, X_STRIDE, HALO_STRIDE)
     if pieces is None:
         gap = None
     else:
-        # a long row goes on behind its whole pieces
+        # A long row skips its whole pieces, which are added below.
         first = start // SPLIT + (start % SPLIT != 0).to(start.dtype)
         number = tl.maximum(stop // SPLIT - first, 0)
         gap = (first * SPLIT, number * SPLIT)
@@ -122,8 +98,6 @@ def lane_rows(
             rest += source_weight * _halves(given, KIND)[h]
         if past is not None:
             rest += past_weight * _halves(before, KIND)[h]
-        if previous is not None:
-            rest += momentum * (_halves(now, KIND)[h] - _halves(then, KIND)[h])
         results += (keep * sums[h] + rest,)
     result = results[0] if HALVES == 1 else tl.reshape(tl.join(results[0], results[1]), [_WARP, UNIT])
     column = lane[:, None] * UNIT + tl.arange(0, UNIT)[None, :]
@@ -132,41 +106,41 @@ def lane_rows(
 
 @partial(jit, unspecialized=("num_x",))
 def piece_sums(
-    whole: tl.tensor,  # the pieces that lie in one row, and others behind them
-    num_whole: tl.tensor,  # []
+    whole: tl.tensor,  # [E // SPLIT], pieces within a single row, then all others
+    num_whole: tl.tensor,  # [], number of pieces within a single row
     col: tl.tensor,
     value: tl.tensor,
     x: tl.tensor,
     halo: tl.tensor,
-    pieces: tl.tensor,  # [E // SPLIT, COLUMNS]; rows of pieces that are not whole are left as they are
+    pieces: tl.tensor,  # [E // SPLIT, COLUMNS]; rows of other pieces are not written
     num_x: tl.tensor,
     X_STRIDE: tl.constexpr,
     HALO_STRIDE: tl.constexpr,
     COLUMNS: tl.constexpr,
     UNIT: tl.constexpr,
     SPLIT: tl.constexpr,
-    NEIGHBOURS: tl.constexpr,
+    NEIGHBORS: tl.constexpr,
     WIDTH: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
-    """`pieces[p]` is the sum of `value x[col]` over the entries `p SPLIT` to `(p + 1) SPLIT`, by all lanes together."""
+    """Sums `value x[col]` over the entries `p SPLIT` to `(p + 1) SPLIT` into `pieces[p]`, with all lanes together."""
     column = tl.arange(0, WIDTH)[None, :]
     table = (x, halo, num_x, X_STRIDE, HALO_STRIDE)
     for i in range(tl.program_id(0), tl.load(num_whole), tl.num_programs(0)):
         piece = tl.load(whole + i).to(tl.int64)
-        sums = tl.zeros([NEIGHBOURS, WIDTH], tl.float32)
-        for offset in range(0, SPLIT, NEIGHBOURS * UNROLL):
-            # all indices, then all rows, then the arithmetic, so that much is on its way at a time
+        sums = tl.zeros([NEIGHBORS, WIDTH], tl.float32)
+        for offset in range(0, SPLIT, NEIGHBORS * UNROLL):
+            # All indices, then all rows, then the arithmetic: this keeps many loads in flight.
             places: tl.tuple = ()
             weights: tl.tuple = ()
             gathered: tl.tuple = ()
             for u in tl.static_range(UNROLL):
-                entry = piece * SPLIT + (offset + u * NEIGHBOURS) + tl.arange(0, NEIGHBOURS)
+                entry = piece * SPLIT + (offset + u * NEIGHBORS) + tl.arange(0, NEIGHBORS)
                 places += (tl.load(col + entry),)
                 weights += (tl.load(value + entry).to(tl.float32),)
             for u in tl.static_range(UNROLL):
-                neighbour = _find(table, places[u], UNIT)[:, None] + column
-                gathered += (tl.load(neighbour, column < COLUMNS, 0).to(tl.float32),)
+                neighbor = _find(table, places[u], UNIT)[:, None] + column
+                gathered += (tl.load(neighbor, column < COLUMNS, 0).to(tl.float32),)
             for u in tl.static_range(UNROLL):
                 sums = tl.fma(gathered[u], weights[u][:, None], sums)
         tl.store(pieces + piece * COLUMNS + column, tl.sum(sums, 0)[None, :], column < COLUMNS)
@@ -176,7 +150,7 @@ def piece_sums(
 def _sum_entries(
     start: tl.tensor,  # [32]
     stop: tl.tensor,  # [32]
-    gap: tl.tuple,  # the first entry to be left out and the number of them, both multiples of four, [32]; or None
+    gap: tl.tuple,  # first skipped entry and number of skipped entries, [32] each, multiples of four; or None
     col: tl.tensor,
     value: tl.tensor,
     num_entries: tl.tensor,
@@ -184,10 +158,10 @@ def _sum_entries(
     lane: tl.tensor,  # [32]
     UNROLL: tl.constexpr,
 ) -> tl.tuple:
-    """The sum of `value x[col]` over the entries `start` to `stop` of every lane, a tuple of halves [32, 4].
+    """Returns the sum of `value x[col]` over the entries `start` to `stop` of every lane, a tuple of halves [32, 4].
 
-    Entries are counted from the four that `start` lies in, without those that are left out. Where the number of all
-    entries is no multiple of four, the rows that have the last of them add these one by one.
+    Offsets start at the group of four that contains `start` and do not count skipped entries. If the number of all
+    entries is not a multiple of four, the last entries are added one by one.
     """
     KIND: tl.constexpr = table[0].dtype.element_ty
     HALVES: tl.constexpr = 32 // KIND.primitive_bitwidth
@@ -208,28 +182,28 @@ def _sum_entries(
         gathered: tl.tuple = ()
         for u in tl.static_range(UNROLL):
             live = (offset + u >= begin) & (offset + u < end)
-            neighbour = _find(table, here[u], _FOUR * HALVES).to(tl.pointer_type(tl.int32), bitcast=True)
-            gathered += (tl.load(neighbour[:, None] + word, live[:, None], 0),)
+            neighbor = _find(table, here[u], _FOUR * HALVES).to(tl.pointer_type(tl.int32), bitcast=True)
+            gathered += (tl.load(neighbor[:, None] + word, live[:, None], 0),)
         for u in tl.static_range(UNROLL):
             live = (offset + u >= begin) & (offset + u < end)
-            sums = _add_neighbour(sums, gathered[u], factors[u], live, KIND)
+            sums = _add_neighbor(sums, gathered[u], factors[u], live, KIND)
     if beyond:
         for u in tl.static_range(_FOUR - 1):
             live = (end + u >= begin) & (u < more)
             place = tl.load(col + fours + u, fours + u < num_entries, 0)
             factor = tl.load(value + fours + u, fours + u < num_entries, 0)
-            neighbour = _find(table, place, _FOUR * HALVES).to(tl.pointer_type(tl.int32), bitcast=True)
-            sums = _add_neighbour(sums, tl.load(neighbour + word, live[:, None], 0), factor, live, KIND)
+            neighbor = _find(table, place, _FOUR * HALVES).to(tl.pointer_type(tl.int32), bitcast=True)
+            sums = _add_neighbor(sums, tl.load(neighbor + word, live[:, None], 0), factor, live, KIND)
     return sums
 
 
 @jit
-def _add_neighbour(
-    sums: tl.tuple, neighbour: tl.tensor, factor: tl.tensor, live: tl.tensor, kind: tl.constexpr
+def _add_neighbor(
+    sums: tl.tuple, neighbor: tl.tensor, factor: tl.tensor, live: tl.tensor, kind: tl.constexpr
 ) -> tl.tuple:
-    """Adds the words of a neighbour, [32, 4], times the factor, [32] or of all lanes, where a lane is `live`."""
+    """Adds the words of a neighbor, [32, 4], times the factor, [32] or a scalar, in lanes that are `live`."""
     factor = tl.where(live, factor.to(tl.float32), 0.0)
-    part = _halves(neighbour, kind)
+    part = _halves(neighbor, kind)
     added: tl.tuple = ()
     for h in tl.static_range(len(sums)):
         added += (tl.fma(part[h], factor[:, None], sums[h]),)
@@ -245,7 +219,7 @@ def _load_fours(
     gap: tl.tuple,
     UNROLL: tl.constexpr,
 ) -> tl.tuple:
-    """`UNROLL` entries of every lane from `offset` on, each [32]; a four that begins before `end` is read whole."""
+    """Loads `UNROLL` entries per lane from `offset`, [32] each; a group of four that starts before `end` is read."""
     loaded: tl.tuple = ()
     four = tl.arange(0, _FOUR)[None, :]
     for j in tl.static_range(UNROLL // _FOUR):
@@ -263,13 +237,13 @@ def _load_fours(
 
 @jit
 def _find(table: tl.tuple, place: tl.tensor, UNIT: tl.constexpr) -> tl.tensor:
-    """Where the rows `place` begin; `table` is `x`, the halo or None, the number of rows of `x`, and both strides."""
+    """Returns pointers to the rows `place`; `table` holds `x`, the halo or None, the rows of `x`, and both strides."""
     x, halo, num_x, x_stride, halo_stride = table
     place = place.to(tl.int64)
     row = x + place * (x_stride * UNIT)
     if halo is not None:
         below = halo + (place - num_x) * (halo_stride * UNIT)
-        # the compiler does not see that both are aligned
+        # The compiler does not infer that both pointers are aligned.
         row = tl.multiple_of(tl.where(place < num_x, row, below), 16)
     return row
 
@@ -284,7 +258,7 @@ def _add_pieces(
     UNIT: tl.constexpr,
     LANES: tl.constexpr,
 ) -> tl.tuple:
-    """Adds `number` pieces from the `first` on, a few at a time."""
+    """Adds `number` pieces starting with `first`, four at a time."""
     column = lane[:, None] * UNIT + tl.arange(0, UNIT)[None, :]
     for p in range(0, tl.max(number, 0), _FOUR):
         found: tl.tuple = ()
@@ -300,18 +274,18 @@ def _add_pieces(
 
 
 @jit
-def _own(
+def _load_own(
     rows: tl.tensor,
     row: tl.tensor,  # [32]
     stride: tl.tensor,
     lane: tl.tensor,  # [32]
     inside: tl.tensor,  # [32]
     COLUMNS: tl.constexpr,
-    OWN_UNIT: tl.constexpr,
+    ROWS_UNIT: tl.constexpr,
     UNIT: tl.constexpr,
 ) -> tl.tensor:
-    """The columns of every lane in `rows`, not yet converted: as words [32, 4] where it can be, else as [32, UNIT]."""
-    if OWN_UNIT == UNIT:
+    """Loads the columns of every lane, not yet converted: as words [32, 4] if `rows` are aligned, else [32, UNIT]."""
+    if ROWS_UNIT == UNIT:
         word = lane[:, None] * _FOUR + tl.arange(0, _FOUR)[None, :]
         at = (row * stride * _FOUR)[:, None] + word
         return tl.load(rows.to(tl.pointer_type(tl.int32), bitcast=True) + at, inside[:, None], 0)
@@ -323,15 +297,15 @@ def _own(
 
 @jit
 def _halves(loaded: tl.tensor, kind: tl.constexpr) -> tl.tuple:
-    """Columns in float32, [32, 4]: all of them, or the even and the odd ones.
+    """Converts columns to float32, [32, 4]: all columns, or the even and the odd ones.
 
-    `loaded` are numbers, four or eight of them, or words that hold one or two numbers of the type `kind`.
+    `loaded` holds four or eight numbers per lane, or words with one or two numbers of the type `kind` each.
     """
     if loaded.dtype == tl.int32:
         if kind == tl.float32:
             halves: tl.tuple = (loaded.to(tl.float32, bitcast=True),)
         elif kind == tl.bfloat16:
-            # the upper half of a float32
+            # A bfloat16 is the upper half of a float32.
             halves = ((loaded << 16).to(tl.float32, bitcast=True), (loaded & -65536).to(tl.float32, bitcast=True))
         else:
             low, high = loaded.to(tl.int16), (loaded >> 16).to(tl.int16)

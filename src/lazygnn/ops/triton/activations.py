@@ -1,7 +1,8 @@
-"""Batch norm, ReLU and dropout of dense rows in one, and ReLU and dropout in one, for an accelerator.
+"""Fused batch norm, ReLU and dropout, and fused ReLU and dropout, for an accelerator.
 
-Batch norm reads its rows twice forward, and rows and gradient twice backward. The seed of dropout is drawn on the
-device by torch's generator, so the random state of torch is all there is, and a replayed CUDA graph draws anew.
+Batch norm reads its rows twice in the forward pass, and rows and gradients twice in the backward pass. Torch's
+generator draws the seed of dropout on the device. Seeding torch is therefore enough, and each replay of a CUDA graph
+draws a new mask.
 """
 
 from typing import Any
@@ -12,25 +13,25 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from lazygnn.ops import activation_kernels as kernels
+from lazygnn.ops.triton import activation_kernels as kernels
+from lazygnn.ops.triton.alignment import columns_per_load
 
-_BYTES = 16
 _WARP = 32
 _WARPS = 8
-# of 16 bytes that a thread has on its way at a time, of each tensor
+# loads of 16 bytes that a thread has in flight, per tensor
 _VECTORS = 4
-# programs that sum, for each multiprocessor: all run at a time
+# programs that sum, per multiprocessor; all of them run at the same time
 _PER_PROCESSOR = 4
 _LEVELS: int = kernels.LEVELS.value
-# sums by program that are combined at a time, and columns of them
+# the tile of per-program sums that is combined at a time
 _COMBINED = {"PROGRAMS": 512, "WIDTH": 8}
 _OPTIONS = {"num_warps": _WARPS, "enable_fp_fusion": False}
 
 
 def batch_norm_relu_dropout(x: Tensor, norm: nn.BatchNorm1d, p: float) -> Tensor:
-    """`dropout(relu(norm(x)))` in training, for two rows or more; the running statistics move as `norm` moves them.
+    """Returns `dropout(relu(norm(x)))` in training mode for two or more rows, and updates the running statistics.
 
-    Keeps nothing for the backward pass but `x`. `p` is rounded to a multiple of 2^-16, and the scale follows.
+    Saves only `x` for the backward pass. `p` is rounded to a multiple of 2^-16, and the scale uses the rounded value.
     """
     statistics = norm.running_mean, norm.running_var, norm.num_batches_tracked
     out: Tensor = _BatchNormReluDropout.apply(  # type: ignore[no-untyped-call]
@@ -40,7 +41,7 @@ def batch_norm_relu_dropout(x: Tensor, norm: nn.BatchNorm1d, p: float) -> Tensor
 
 
 def relu_dropout(x: Tensor, p: float) -> Tensor:
-    """`dropout(relu(x))`, which keeps nothing for the backward pass but its result; `p` is rounded as above."""
+    """Returns `dropout(relu(x))` and saves only this result for the backward pass; `p` is rounded to 2^-16."""
     out: Tensor = _ReluDropout.apply(x, p)  # type: ignore[no-untyped-call]
     return out
 
@@ -90,7 +91,7 @@ class _BatchNormReluDropout(Function):
                 **_OPTIONS,
             )
             tile = _tile(x, columns, _VECTORS)
-            kernels.normalise[(triton.cdiv(num_rows, tile["ROWS"]) * blocks,)](
+            kernels.normalize[(triton.cdiv(num_rows, tile["ROWS"]) * blocks,)](
                 x, mean, invstd, weight, bias, seed, out, num_rows, ctx.kept, COLUMNS=columns, **tile, **_OPTIONS
             )
         ctx.save_for_backward(x, mean, invstd, weight, bias, seed)
@@ -116,7 +117,7 @@ class _BatchNormReluDropout(Function):
                 partial, invstd, grad_weight, grad_bias, num_programs, COLUMNS=columns, **_COMBINED, **_OPTIONS
             )
             tile = _tile(x, columns, _VECTORS)
-            kernels.normalise_back[(triton.cdiv(num_rows, tile["ROWS"]) * blocks,)](
+            kernels.normalize_back[(triton.cdiv(num_rows, tile["ROWS"]) * blocks,)](
                 grad,
                 x,
                 *norm,
@@ -152,7 +153,7 @@ class _ReluDropout(Function):
 
 
 def _launch_flat(kernel: Any, first: Tensor, second: Tensor | None, out: Tensor, kept: int) -> None:
-    """Runs a kernel that takes entries as they lie, in rows of any width."""
+    """Runs a kernel on all entries in memory order, whatever the shape."""
     tile = _tile(out, out.numel(), _VECTORS)
     with torch.cuda.device_of(out):
         grid = (triton.cdiv(out.numel(), tile["ROWS"] * tile["WIDTH"]),)
@@ -160,14 +161,14 @@ def _launch_flat(kernel: Any, first: Tensor, second: Tensor | None, out: Tensor,
 
 
 def _tile(x: Tensor, columns: int, vectors: int) -> dict[str, int]:
-    """A row of the tile is no more than a warp can load at once; a thread has so many of 16 bytes."""
-    unit = _BYTES // x.element_size()
+    """Returns a tile with `vectors` loads of 16 bytes per thread; its rows are at most one load of a warp wide."""
+    unit = columns_per_load(x)
     width = min(max(triton.next_power_of_2(columns), unit), _WARP * unit)
     return {"UNIT": unit, "ROWS": vectors * _WARPS * _WARP * unit // width, "WIDTH": width}
 
 
 def _summed(x: Tensor) -> tuple[int, dict[str, int]]:
-    """How many programs share the rows of a block of columns, and the tile by which they sum."""
+    """Returns how many programs share the rows of a block of columns, and the tile with which they sum."""
     num_rows, columns = x.shape
     tile = _tile(x, columns, 1) | {"UNROLL": _VECTORS}
     most = _PER_PROCESSOR * _processors(x.device) // triton.cdiv(columns, tile["WIDTH"])
@@ -175,13 +176,13 @@ def _summed(x: Tensor) -> tuple[int, dict[str, int]]:
 
 
 def _processors(device: torch.device) -> int:
-    # the interpreter is one
+    # The interpreter runs one program at a time.
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
 def _kept(p: float) -> int:
     if not 0 <= p < 1:
-        raise ValueError(f"`p` must lie in [0, 1), got {p}")
+        raise ValueError(f"`p` must be in [0, 1), got {p}")
     return max(round((1 - p) * _LEVELS), 1)
 
 
