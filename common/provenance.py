@@ -1,4 +1,4 @@
-"""What a published number must carry."""
+"""The provenance of a number: commit, date, hardware, versions."""
 
 import os
 import platform
@@ -11,13 +11,13 @@ import torch
 
 
 def provenance() -> dict[str, str]:
-    """Commit, date, hardware, versions."""
+    """Returns what every published number carries."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    # of this code, whatever the current folder is
+    # the commit of this code, independent of the current folder
     here = Path(__file__).parent
     git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True, check=False)
     return {
-        # a copy of the tree without its history is told its commit
+        # a copy of the tree without its history gets its commit from the environment
         "commit": os.environ.get("LAZYGNN_COMMIT") or git.stdout.strip() or "unknown",
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{platform.machine()}, {torch.get_num_threads()} threads, GPU: {gpu}",
