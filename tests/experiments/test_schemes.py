@@ -1,11 +1,10 @@
-"""The closed forms of the figure are what the passes do."""
-
-from typing import Any
+"""The closed forms of a lazy pass agree with the library."""
 
 import numpy as np
 import pytest
 import torch
 
+from experiments import schemes
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import open_history
@@ -23,42 +22,41 @@ def graph(block_graph: Graph) -> Graph:
 
 
 @pytest.mark.parametrize("name", ["mix", "drift", "fitted"])
-def test_the_closed_forms_are_what_a_pass_does_to_each_mode(graph: Graph, spectrum: Any, name: str) -> None:
-    response = fit_response(graph.adj, spectrum.ALPHA, 2, mix=0.2) if name == "fitted" else None
+def test_the_closed_forms_are_what_a_pass_does_to_each_mode(graph: Graph, name: str) -> None:
+    fitted = fit_response(graph.adj, schemes.ALPHA, 2, mix=0.2)
+    response = fitted if name == "fitted" else None
     start: WarmStart = Mix(0.3) if name == "mix" else Drift(0.2)
-    scheme = {"mix": lambda: spectrum.mix(0.3, 2), "drift": lambda: spectrum.drift(0.2, 2)}.get(
-        name, lambda: spectrum.fitted(response, 0.2)
-    )()
+    scheme = {"mix": schemes.mix(0.3, 2), "drift": schemes.drift(0.2, 2), "fitted": schemes.fitted(fitted, 0.2)}[name]
     values, modes = torch.linalg.eigh(graph.adj.to_dense())
     history = open_history(N, N, start, dtype=torch.float64, compute_dtype=torch.float64)
-    prop, batch = LazyPropagation(spectrum.ALPHA, history, response=response), Batch.full(graph, 2)
-    # every mode is an input of its own: what comes out of it is a multiple of it
+    prop, batch = LazyPropagation(schemes.ALPHA, history, response=response), Batch.full(graph, 2)
+    # every mode is an input, and its output is a multiple of it
     for _ in range(300):
         out = prop(modes, batch)
-    np.testing.assert_allclose((modes * out).sum(dim=0), scheme.standing(values.numpy()), atol=1e-9)
-    # and one that doubles answers with the standing value and the answer to a change
+    np.testing.assert_allclose((modes * out).sum(dim=0), scheme.steady_state(values.numpy()), atol=1e-9)
+    # doubling the input adds the response to a change
     changed = (modes * prop(2 * modes, batch)).sum(dim=0).numpy()
     np.testing.assert_allclose(changed - (modes * out).sum(dim=0).numpy(), scheme.fresh(values.numpy()), atol=1e-9)
 
 
-def test_the_closed_forms_are_what_labelled_rows_see(graph: Graph, spectrum: Any) -> None:
-    # all rows are labelled, so that a mode stays one
+def test_the_closed_forms_are_the_output_on_labeled_rows(graph: Graph) -> None:
+    # all rows are labeled, so that modes remain modes
     masks = {"train": torch.ones(N, dtype=torch.bool)}
     graph = Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, masks)
-    response = fit_response(graph.adj, spectrum.ALPHA, 2, further=1, mix=0.2)
-    scheme, (values, modes) = spectrum.on_labels(response, 0.2), torch.linalg.eigh(graph.adj.to_dense())
+    response = fit_response(graph.adj, schemes.ALPHA, 2, further=1, mix=0.2)
+    scheme, (values, modes) = schemes.label_step(response, 0.2), torch.linalg.eigh(graph.adj.to_dense())
     history = open_history(N, N, Drift(0.2), dtype=torch.float64, compute_dtype=torch.float64)
-    prop, batch = LazyPropagation(spectrum.ALPHA, history, response=response), Batch.full(graph, 2, label_step=True)
+    prop, batch = LazyPropagation(schemes.ALPHA, history, response=response), Batch.full(graph, 2, label_step=True)
     for _ in range(300):
         out = prop(modes, batch)
-    np.testing.assert_allclose((modes * out).sum(dim=0), scheme.standing(values.numpy()), atol=1e-9)
+    np.testing.assert_allclose((modes * out).sum(dim=0), scheme.steady_state(values.numpy()), atol=1e-9)
     changed = (modes * prop(2 * modes, batch)).sum(dim=0).numpy()
     np.testing.assert_allclose(changed - (modes * out).sum(dim=0).numpy(), scheme.fresh(values.numpy()), atol=1e-9)
 
 
-def test_noise_on_labelled_rows_is_answered_as_a_long_run_shows(spectrum: Any) -> None:
+def test_noise_on_labeled_rows_agrees_with_a_long_run() -> None:
     z, rng = np.array([-0.4, 0.2, 0.9]), np.random.default_rng(0)
-    scheme = spectrum.on_labels(Response(0.9, (-0.4, 0.8, 0.7)), 0.1)
+    scheme = schemes.label_step(Response(0.9, (-0.4, 0.8, 0.7)), 0.1)
     x, before, seen = np.zeros(3), np.zeros(3), []
     for _ in range(40_000):
         fresh = rng.normal(size=3)
@@ -68,9 +66,9 @@ def test_noise_on_labelled_rows_is_answered_as_a_long_run_shows(spectrum: Any) -
     np.testing.assert_allclose(np.std(seen, axis=0), scheme.noise(z), rtol=0.03)
 
 
-def test_noise_is_answered_as_a_long_run_shows(spectrum: Any) -> None:
+def test_noise_agrees_with_a_long_run() -> None:
     z, rng = np.array([-0.4, 0.2, 0.9]), np.random.default_rng(0)
-    for scheme in (spectrum.mix(0.5, 2), spectrum.drift(0.0, 2)):
+    for scheme in (schemes.mix(0.5, 2), schemes.drift(0.0, 2)):
         x, before, seen = np.zeros(3), np.zeros(3), []
         for _ in range(40_000):
             fresh = rng.normal(size=3)
@@ -79,17 +77,9 @@ def test_noise_is_answered_as_a_long_run_shows(spectrum: Any) -> None:
         np.testing.assert_allclose(np.std(seen, axis=0), scheme.noise(z), rtol=0.03)
 
 
-def test_standing_inputs_are_answered_exactly_by_a_drift_and_not_by_a_mix(spectrum: Any) -> None:
+def test_the_steady_state_is_exact_for_a_drift_and_not_for_a_mix() -> None:
     z = np.linspace(-0.9, 1, 50)
     response = Response(0.9, (-0.4, 0.8))
-    for scheme in (spectrum.drift(0.0, 2), spectrum.drift(0.0, 3), spectrum.fitted(response, 0.0)):
-        np.testing.assert_allclose(scheme.standing(z), spectrum.exact(z), atol=1e-12)
-    assert np.abs(spectrum.mix(0.5, 2).standing(z) - spectrum.exact(z)).max() > 0.2
-
-
-def test_the_density_has_the_moments_of_the_matrix(block_graph: Graph, spectrum: Any) -> None:
-    z, share = spectrum.density(block_graph.adj)
-    values = torch.linalg.eigvalsh(block_graph.adj.to_dense()).numpy()
-    assert share.sum() == pytest.approx(1)
-    assert (share * z).sum() == pytest.approx(values.mean(), abs=0.06)
-    assert (share * z**2).sum() == pytest.approx((values**2).mean(), abs=0.06)
+    for scheme in (schemes.drift(0.0, 2), schemes.drift(0.0, 3), schemes.fitted(response, 0.0)):
+        np.testing.assert_allclose(scheme.steady_state(z), schemes.exact(z), atol=1e-12)
+    assert np.abs(schemes.mix(0.5, 2).steady_state(z) - schemes.exact(z)).max() > 0.2
