@@ -68,7 +68,7 @@ def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device
     modes = {
         "ours-full": ("full batch, drift, one more step on labeled rows", {"num_parts": 1}),
         "ours": ("frozen halo, drift", parts),
-        "ours-gradients": ("frozen halo, drift, gradients kept for the halo", parts | {"halo_gradients": True}),
+        "ours-gradients": ("frozen halo, drift, gradients stored for the halo", parts | {"halo_gradients": True}),
         "ours-host": (
             "frozen halo, drift, histories and features in page-locked host memory, edges on the device",
             parts | host | {"edges": "device"},
