@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m benchmarks NAME` measures time and memory, and checks that the answers are right."""
+"""Benchmarks: `python -m benchmarks NAME` measures time and memory and checks the results."""

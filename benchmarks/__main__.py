@@ -1,8 +1,8 @@
 """`python -m benchmarks NAME`."""
 
 from benchmarks.cli import app
-from experiments.ending import end_cleanly
+from common.termination import exit_on_sigterm
 
 if __name__ == "__main__":
-    end_cleanly()
+    exit_on_sigterm()
     app()

@@ -13,12 +13,12 @@ from lazygnn.ops import Adjacency
 _GROUPS = 8
 _COHESION = 0.7
 _LABEL_NOISE = 0.1
-# pairs of hubs are drawn again and again; a graph that is almost complete may stay a few edges short
+# pairs of hubs are drawn repeatedly; an almost complete graph may remain a few edges short
 _ROUNDS = 16
 
 
 class Blocks:
-    """Draws ends of edges by rank within a block: low ranks have many edges, and the remainder names the group."""
+    """Draws the ends of edges by rank within a block; low ranks have many edges, and rank modulo 8 is the group."""
 
     def __init__(self, ptr: Tensor, skew: float, generator: torch.Generator) -> None:
         self.ptr, self.skew, self.generator = ptr, skew, generator
@@ -28,7 +28,7 @@ class Blocks:
         self.nodes = (self.block + self._random(len(self.block)).double()).argsort()  # [N]
 
     def inside(self, count: int) -> Tensor:
-        """Edges within blocks, each as one number."""
+        """Returns edges within blocks, each as one number."""
         block = self._integers(len(self.size), count)
         rank = self._ranks(self.size[block])
         group = rank % _GROUPS
@@ -37,7 +37,7 @@ class Blocks:
         return self._key(self.ptr[block] + rank, self.ptr[block] + other)
 
     def across(self, count: int) -> Tensor:
-        """Edges between blocks."""
+        """Returns edges between blocks, each as one number."""
         block = self._integers(len(self.size), count)
         other = (block + 1 + self._integers(len(self.size) - 1, count)) % len(self.size)
         return self._key(
@@ -45,7 +45,7 @@ class Blocks:
         )
 
     def labels(self, num_classes: int) -> Tensor:
-        """The class of every node, [N]; one in ten is drawn at random."""
+        """Returns the class of every node, [N]; one in ten is random."""
         groups = torch.randperm(len(self.size) * _GROUPS, generator=self.generator, device=self.ptr.device)
         rank = torch.arange(len(self.nodes), device=self.ptr.device) - self.ptr[self.block]
         labels = torch.empty_like(self.nodes)
@@ -68,7 +68,7 @@ class Blocks:
 
 
 def distinct(wanted: int, draw_edges: Callable[[int], Tensor]) -> Tensor:
-    """Draws edges until so many different ones are there, or nearly so many."""
+    """Draws edges until `wanted` distinct ones are found, or almost as many."""
     key: Tensor = draw_edges(wanted).unique()
     for _ in range(_ROUNDS):
         if len(key) == wanted:
@@ -78,7 +78,7 @@ def distinct(wanted: int, draw_edges: Callable[[int], Tensor]) -> Tensor:
 
 
 def normalized(key: Tensor, num_nodes: int) -> tuple[Adjacency, Tensor]:
-    """`D^-1/2 (A + I) D^-1/2` and the degrees, from undirected edges, each once."""
+    """Returns `D^-1/2 (A + I) D^-1/2` and the degrees, from undirected edges, each given once."""
     loops = torch.arange(num_nodes, device=key.device) * (num_nodes + 1)
     key = torch.cat((key, key % num_nodes * num_nodes + key // num_nodes, loops)).sort().values
     row, col = key // num_nodes, key % num_nodes

@@ -1,4 +1,4 @@
-"""Whether a contender propagates what it should: its own propagation and batches, an input that does not change.
+"""Checks of what a contender propagates, with its own propagation and batches and a constant input.
 
 `N` nodes, `C` channels.
 """
@@ -18,15 +18,15 @@ from lazygnn.graph import Graph
 from lazygnn.models import Decoupled
 from lazygnn.propagation import diffuse
 
-# with so large a weight of the input a few passes reach the fixed point
+# large enough that a few passes reach the fixed point
 ALPHA = 0.5
-# of the worst row of what is propagated, relative to its norm
+# error of the worst propagated row, relative to its norm
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 3e-2}
 
 
 @dataclass(frozen=True)
 class Check:
-    """What must come out after some passes over all batches: the fixed point, or so many exact steps from the input."""
+    """The expected result of some passes over all batches: the fixed point, or `num_steps` exact steps."""
 
     passes: int
     num_steps: int | None = None
@@ -34,21 +34,21 @@ class Check:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the model that is checked."""
+        """Returns the options of the model that is checked."""
         return {"alpha": ALPHA, **self.values}
 
 
-# a lazy pass that trusts its history goes on from where the last one ended
+# a lazy pass that uses its history in full continues where the last one ended
 LAZY = Check(passes=16, values={"beta": 0.0, "gamma": 1.0})
 
 
 def propagation_error(
     check: Check, model: Decoupled | PygAPPNP, loader: Loader, graph: Graph, dtype: torch.dtype
 ) -> float:
-    """How far what a model propagates is from float64: the worst row, relative to its norm."""
+    """Returns the error of what a model propagates against float64: the worst row, relative to its norm."""
     device = model.device
     generator = torch.Generator(device).manual_seed(0)
-    # positive numbers add up where others cancel, so that no edge is lost in the rest
+    # positive numbers do not cancel, so that every edge counts
     x_in = torch.rand(graph.num_nodes, graph.task.num_outputs, generator=generator, device=device).to(dtype)
     out, adj = _propagate(model, loader, x_in, check.passes), graph.adj.to(device).to(torch.float64)
     with kernels(plain=True):
@@ -61,7 +61,7 @@ def propagation_error(
 
 @torch.no_grad()
 def _propagate(model: Decoupled | PygAPPNP, loader: Loader, x_in: Tensor, passes: int) -> Tensor:
-    """What the last of some passes gives, [N, C]."""
+    """Returns the output of the last of some passes, [N, C]."""
     out = torch.zeros_like(x_in)
     model.train()
     for number in range(passes + 1):

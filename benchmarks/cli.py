@@ -10,7 +10,8 @@ from benchmarks import history as history_benchmark
 from benchmarks import propagation as propagation_benchmark
 from benchmarks import scaling as scaling_benchmark
 from benchmarks import step as step_benchmark
-from benchmarks.report import RESULTS, Report
+from benchmarks.published import TABLES, Results
+from benchmarks.report import RESULTS, Report, choose
 from benchmarks.shapes import find_shape
 from lazygnn.cli import Commands
 from lazygnn.commands import choose_device
@@ -19,21 +20,21 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Measures time and memory and checks that the answers are right; results go to `benchmarks/results`.",
+    help="Measures time and memory and checks the results, which are written to `runs/benchmarks`.",
 )
 Shape = Annotated[str, typer.Option(help="products, arxiv or tiny.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 Only = Annotated[str, typer.Option(help="Names to measure, separated by commas; default: all of them.")]
-Repeats = Annotated[int, typer.Option(min=1, help="Times everything is measured; the median counts.")]
-Warmup = Annotated[int, typer.Option(min=1, help="Epochs before the first that is measured.")]
+Repeats = Annotated[int, typer.Option(min=1, help="Repetitions of every measurement; the median counts.")]
+Warmup = Annotated[int, typer.Option(min=1, help="Epochs before the first measured one.")]
 
 
 def _folder(path: Path) -> Path:
-    """Refuses a folder that cannot be made, before anything is measured."""
-    there = next(place for place in (path, *path.parents) if place.exists())
-    if not there.is_dir():
-        raise typer.BadParameter(f"`{there}` is a file; give a folder")
+    """Rejects a folder that cannot be created, before anything is measured."""
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not existing.is_dir():
+        raise typer.BadParameter(f"`{existing}` is a file; give a folder")
     return path
 
 
@@ -49,7 +50,7 @@ def step(
     repeats: Repeats = 20,
     out: Out = RESULTS,
 ) -> None:
-    """One propagation step: ours, torch's sparse product, PyG's message passing, and a copy."""
+    """Measures one propagation step: ours, torch's sparse product, PyG's message passing, and a copy."""
     _end(
         step_benchmark.main(
             find_shape(shape), choose_device(device), root=root, only=_names(only), repeats=repeats, folder=out
@@ -65,7 +66,7 @@ def history(
     scratch: Annotated[Path | None, typer.Option(help="Folder for the files of the disk tier.")] = None,
     out: Out = RESULTS,
 ) -> None:
-    """Rows read and written, for every place a history can be kept in and every type."""
+    """Measures rows read and written, for every tier and type of a history."""
     _end(history_benchmark.main(find_shape(shape), choose_device(device), repeats=repeats, scratch=scratch, folder=out))
 
 
@@ -78,7 +79,7 @@ def propagation(
     repeats: Repeats = 10,
     out: Out = RESULTS,
 ) -> None:
-    """Propagation of a full batch, forward and backward: exact, the paper's and ours."""
+    """Measures the propagation of a full batch, forward and backward: exact, the paper's and ours."""
     _end(
         propagation_benchmark.main(
             find_shape(shape), choose_device(device), root=root, only=_names(only), repeats=repeats, folder=out
@@ -96,7 +97,7 @@ def epoch(
     warmup: Warmup = 2,
     out: Out = RESULTS,
 ) -> None:
-    """An epoch of training: ours, the paper's recipe, GAS, exact APPNP, GraphSAGE, Cluster-GCN."""
+    """Measures an epoch of training: ours, the paper's recipe, GAS, exact APPNP, GraphSAGE, Cluster-GCN."""
     _end(
         epoch_benchmark.main(
             find_shape(shape),
@@ -120,7 +121,7 @@ def scaling(
     warmup: Warmup = 2,
     out: Out = RESULTS,
 ) -> None:
-    """Our epoch against nodes, edges, steps and parts."""
+    """Measures our epoch against nodes, edges, steps and parts."""
     _end(
         scaling_benchmark.main(
             find_shape(shape),
@@ -132,6 +133,21 @@ def scaling(
             folder=out,
         )
     )
+
+
+@app.command()
+def summarize(
+    table: Annotated[str, typer.Argument(help=f"One of: {', '.join(TABLES)}.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(exists=True, dir_okay=False, help="Result files; the first that has a row counts."),
+    ],
+) -> None:
+    """Writes the summary of a table of the docs to `docs/tables`; `python -m experiments tables` updates the docs."""
+    ((name, make),) = choose([table], TABLES, "table").items()
+    summary = make(Results(files))
+    print(summary.markdown())
+    print(f"wrote {summary.save(name)}")
 
 
 def _names(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Who is compared in an epoch: ours in its modes, the paper's recipe, and what users would pick instead."""
+"""The contenders of an epoch: ours in its modes, the paper's recipe, and the alternatives of other libraries."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -10,18 +10,18 @@ from benchmarks.pyg import PygAPPNP
 from benchmarks.shapes import Shape
 from benchmarks.trained import Contender
 
-# steps of exact propagation and of GAS, as their papers have it
+# steps of exact propagation and of GAS, as in their papers
 NUM_STEPS = 10
-# batches of the paper's recipe that are measured; each of them holds most of the graph
+# measured batches of the paper's recipe; each contains most of the graph
 PAPER_BATCHES = 2
-# of GraphSAGE: larger than in its recipe, so that fewer launches are waited for
+# of GraphSAGE; larger than in its recipe, since launches dominate small batches
 SAGE_BATCH = 8192
-# what users of other libraries and of the released code have
+# as in other libraries and in the released code
 AS_RELEASED = {"precision": "float32", "cuda_graphs": "off"}
 
 
 class Precision(NamedTuple):
-    """A number format: what it adds to a contender's name, what it is called, and the options that choose it."""
+    """A number format: the suffix of a contender's name, its own name, and the options that select it."""
 
     suffix: str
     name: str
@@ -29,18 +29,18 @@ class Precision(NamedTuple):
 
     @property
     def stored(self) -> dict[str, Any]:
-        """The options with histories of the same width."""
+        """Returns the options, with histories of the same width."""
         return self.options | ({"history_dtype": "bfloat16"} if self.name == "bfloat16" else {})
 
 
 def contenders(shape: Shape, device: torch.device) -> dict[str, Contender]:
-    """The contenders on a device, by name."""
+    """Returns the contenders on a device, by name."""
     transform = {
         "hidden_channels": shape.hidden_channels,
         "mlp_layers": shape.mlp_layers,
         "norm": "batch",
         "dropout": 0.5,
-        # no cost hangs on it, and a few epochs shall show that something is learnt
+        # does not change the cost; a few epochs must show that the model learns
         "lr": 0.005,
     }
     parts = {"num_parts": shape.num_parts, "parts_per_batch": shape.parts_per_batch, "partition": "contiguous"}
@@ -66,9 +66,9 @@ def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device
     lazy = transform | {"num_layers": 2}
     host = {"history": "pinned", "features": "host"}
     modes = {
-        "ours-full": ("full batch, drift, one step more on labelled rows", {"num_parts": 1}),
+        "ours-full": ("full batch, drift, one more step on labeled rows", {"num_parts": 1}),
         "ours": ("frozen halo, drift", parts),
-        "ours-gradients": ("frozen halo, drift, gradients kept for the halo", parts | {"halo_gradients": True}),
+        "ours-gradients": ("frozen halo, drift, gradients stored for the halo", parts | {"halo_gradients": True}),
         "ours-host": (
             "frozen halo, drift, histories and features in page-locked host memory, edges on the device",
             parts | host | {"edges": "device"},
@@ -83,7 +83,7 @@ def _ours(transform: dict[str, Any], parts: dict[str, Any], device: torch.device
         ),
     }
     if device.type == "cpu":
-        # host memory is where everything is
+        # everything is in host memory
         modes = {name: mode for name, mode in modes.items() if not name.startswith("ours-host")}
     return {
         f"{name}{precision.suffix}": Contender(
@@ -99,7 +99,7 @@ def _exact(exact: dict[str, Any], parts: dict[str, Any], device: torch.device) -
     precision, steps = precisions(device)[-1], f"{NUM_STEPS} steps"
     pyg = {
         f"appnp-pyg-{form}": Contender(
-            f"exact, {steps}, PyG's MLP and APPNP ({form}, normalised beforehand), dense features, fp32",
+            f"exact, {steps}, PyG's MLP and APPNP ({form}, normalized beforehand), dense features, fp32",
             "appnp",
             exact | AS_RELEASED,
             once,

@@ -1,4 +1,4 @@
-"""An epoch of training: ours in its modes against the paper's recipe and what users would pick instead."""
+"""An epoch of training: ours in its modes, the paper's recipe, and the alternatives of other libraries."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +19,7 @@ COLUMNS = {
     "batches": "batches",
     "accuracy": "accuracy",
     "error": "error",
-    "answer": "status",
+    "status": "status",
     "settings": "settings",
 }
 
@@ -34,7 +34,7 @@ def main(
     warmup: int = 2,
     folder: Path = RESULTS,
 ) -> Report:
-    """Measures one contender after the other; each starts from the graph in host memory."""
+    """Measures the contenders in turn; each starts from the graph in host memory."""
     chosen = choose(only, contenders(shape, device), "contender")
     graph = load(shape, device, root).to("cpu")
     report = Report(
@@ -49,9 +49,9 @@ def main(
             f"{graph.task.num_outputs} classes, {shape.num_parts} parts, {shape.parts_per_batch} a batch",
             "transform": f"MLP, {shape.mlp_layers} layers, {shape.hidden_channels} wide, batch norm, dropout 0.5, Adam",
             "s/epoch": f"median of {repeats} epochs after {warmup}, by the trainer's clock, without evaluation",
-            "step peak MiB": "most memory of a step over what is resident between epochs, on a GPU",
-            "accuracy": f"validation, after {warmup + repeats + 1} epochs, too few to compare; the loss must fall",
-            "error": "of what is propagated against float64: the fixed point or the exact steps, in the worst row",
+            "step peak MiB": "peak memory of a step above what is resident between epochs, on a GPU",
+            "accuracy": f"validation, after {warmup + repeats + 1} epochs, too few to compare; the loss must decrease",
+            "error": "of the propagated values against float64 (the fixed point or the exact steps), in the worst row",
         },
     )
     for name, contender in chosen.items():

@@ -1,4 +1,4 @@
-"""Rows read from a history and written to it, for every place they can be kept in and every type."""
+"""Rows read from a history and written to it, for every tier and type."""
 
 import tempfile
 from functools import partial
@@ -15,7 +15,7 @@ from lazygnn.history.warmstart import Mix
 
 TIERS: tuple[Tier, ...] = ("device", "host", "pinned", "disk")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
-# rows of a halo for every target, as on the graph of that shape
+# halo rows per target, as on ogbn-products
 HALO = 4
 
 
@@ -37,14 +37,14 @@ def main(
         columns={
             name: name for name in ("tier", "dtype", "pull rows/s", "pull GB/s", "push rows/s", "push GB/s", "error")
         }
-        | {"answer": "status"},
+        | {"status": "status"},
         folder=folder,
         facts={
             "history": f"{shape.num_nodes:,} rows of {shape.num_classes} columns",
             "pull": f"{(1 + HALO) * batch:,} rows: a part and random others, decoded to float32 on the device",
-            "push": f"{batch:,} rows: a part, until they have landed",
-            "GB/s": f"bytes as they are kept; medians of {repeats}; files of the disk tier may stay in the page cache",
-            "error": "largest difference to what was pushed, relative to the largest entry of the row",
+            "push": f"{batch:,} rows: a part, until the writes have completed",
+            "GB/s": f"bytes as stored; medians of {repeats}; files of the disk tier may stay in the page cache",
+            "error": "largest difference to the pushed values, relative to the largest entry of the row",
         },
     )
     for tier in TIERS:
@@ -81,7 +81,7 @@ def _measure(shape: Shape, device: torch.device, tier: Tier, dtype: str, repeats
         "error": error,
         "pull seconds": pulled,
         "push seconds": pushed,
-        **verdict(what_was_pushed_is_pulled=error <= _tolerance(DTYPES[dtype])),
+        **verdict(pulled_rows_equal_pushed_rows=error <= _tolerance(DTYPES[dtype])),
     }
 
 
@@ -103,5 +103,5 @@ def _error(pulled: Tensor, pushed: Tensor) -> float:
 
 
 def _tolerance(dtype: torch.dtype) -> float:
-    # half a level of 127, or half of the last bit, and nothing at all for what is kept as it is
+    # half of a level of 127 or of the last bit; float32 is stored unchanged
     return {torch.float32: 0.0, torch.bfloat16: 2**-8, torch.int8: 1.001 / 254}[dtype]

@@ -1,4 +1,4 @@
-"""Which kernels the library uses: its own choice, or plain PyTorch for a while."""
+"""A switch between the library's kernels and plain PyTorch."""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ _SWITCH = "LAZYGNN_KERNELS"
 
 @contextmanager
 def kernels(*, plain: bool) -> Iterator[None]:
-    """Sparse products of plain PyTorch (cuSPARSE, MKL) if asked for, or else what the library chooses by itself."""
+    """Uses the sparse products of plain PyTorch (cuSPARSE, MKL) within the block, or the library's own choice."""
     before = os.environ.get(_SWITCH)
     os.environ[_SWITCH] = "reference" if plain else "auto"
     try:

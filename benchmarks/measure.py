@@ -1,4 +1,4 @@
-"""Time and memory, measured alike everywhere: by the clock and allocator of a GPU, or the clock of the process."""
+"""Time and memory: by the events and allocator of a GPU, or the clock of the process."""
 
 import gc
 import time
@@ -11,12 +11,12 @@ _COPIED = {"cuda": 2**30, "cpu": 2**28}
 
 
 def seconds_of(function: Callable[[], object], device: torch.device, *, repeats: int, warmup: int = 2) -> list[float]:
-    """Seconds of every repeat, after a warm-up that is not counted."""
+    """Returns the seconds of every repetition, after a warm-up."""
     for _ in range(warmup):
         function()
     if device.type != "cuda":
         return [_timed(function) for _ in range(repeats)]
-    # all repeats are queued before the first is waited for, so that no launch is waited for in between
+    # all repetitions are queued before synchronizing, so that launches do not add to the time
     events = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(repeats)]
     torch.cuda.synchronize(device)
     for before, after in events:
@@ -34,7 +34,7 @@ def _timed(function: Callable[[], object]) -> float:
 
 
 def copy_bandwidth(device: torch.device, *, repeats: int = 10) -> float:
-    """Bytes a second that a plain copy reads and writes."""
+    """Returns the bytes per second that a plain copy reads and writes."""
     source = torch.zeros(_COPIED[device.type], dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     seconds = sorted(seconds_of(lambda: target.copy_(source), device, repeats=repeats))
@@ -42,29 +42,29 @@ def copy_bandwidth(device: torch.device, *, repeats: int = 10) -> float:
 
 
 def settle(device: torch.device) -> None:
-    """Gives back what is no longer used, so that what comes next starts clean."""
+    """Frees unused memory before the next measurement."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 class Memory:
-    """Memory of steps, by the allocator of a GPU; a process does not tell what it needs from what it has kept."""
+    """Memory of steps, by the allocator of a GPU; it is not measured on a CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.resident, self.peak = list[int](), list[int]()
 
-    def look(self) -> None:
-        """Notes what is held now and the most that was held since the last look."""
+    def record(self) -> None:
+        """Records the memory in use and its peak since the last record."""
         if self.device.type == "cuda":
             self.resident.append(torch.cuda.memory_allocated(self.device))
             self.peak.append(torch.cuda.max_memory_allocated(self.device))
             torch.cuda.reset_peak_memory_stats(self.device)
 
-    def summary(self, looks: slice) -> dict[str, float | None]:
-        """What is resident at the end of some looks, and the most that was held over it in their course."""
+    def summary(self, records: slice) -> dict[str, float | None]:
+        """Returns the memory in use at the last of some records, and the peak above it."""
         if not self.resident:
             return {"resident MiB": None, "step peak MiB": None}
-        resident = self.resident[looks][-1]
-        return {"resident MiB": resident / MIB, "step peak MiB": (max(self.peak[looks]) - resident) / MIB}
+        resident = self.resident[records][-1]
+        return {"resident MiB": resident / MIB, "step peak MiB": (max(self.peak[records]) - resident) / MIB}

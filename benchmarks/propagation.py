@@ -1,4 +1,4 @@
-"""What propagation alone costs a full-batch step, forward and backward: exact, the paper's, ours; on our kernels."""
+"""The propagation of a full-batch step, forward and backward, on our kernels: exact, the paper's and ours."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -29,9 +29,9 @@ CONTENDERS = {
         {"num_layers": 2, "start": "mix", "beta": 0.5, "gamma": 0.5},
         LAZY,
     ),
-    "ours": Contender("two steps and one on labelled rows, the default", "lazygnn", {"num_layers": 2}, LAZY),
+    "ours": Contender("two steps and one on labeled rows, the default", "lazygnn", {"num_layers": 2}, LAZY),
     "ours-no-labels": Contender("two steps", "lazygnn", {"num_layers": 2, "label_step": False}, LAZY),
-    "ours-one-step": Contender("one step and one on labelled rows", "lazygnn", {"num_layers": 1}, LAZY),
+    "ours-one-step": Contender("one step and one on labeled rows", "lazygnn", {"num_layers": 1}, LAZY),
     "ours-one-no-labels": Contender("one step", "lazygnn", {"num_layers": 1, "label_step": False}, LAZY),
     "ours-plain": Contender("two plain steps", "lazygnn", {"num_layers": 2, "response": "plain"}, LAZY),
 }
@@ -55,7 +55,7 @@ def main(
         device,
         keys=("contender", "dtype"),
         times=("milliseconds",),
-        columns={name: name for name in fields} | {"answer": "status", "settings": "settings"},
+        columns={name: name for name in fields} | {"status": "status", "settings": "settings"},
         folder=folder,
         facts={
             "graph": f"{graph.num_nodes:,} nodes, {len(graph.adj.col):,} stored entries, "
@@ -85,7 +85,7 @@ def _measure(contender: Contender, recipe: str, graph: Graph, precision: Precisi
         (batch,) = built.loader.sweep()
         propagation = built.model.propagation.train()
         x_in = torch.randn(graph.num_nodes, graph.task.num_outputs, device=device).to(dtype).requires_grad_()
-        # a loss looks at training nodes
+        # the loss has a gradient on training nodes
         grad, memory = torch.randn_like(x_in) * graph.masks["train"].unsqueeze(1), Memory(device)
 
         def both_passes() -> None:
@@ -93,9 +93,9 @@ def _measure(contender: Contender, recipe: str, graph: Graph, precision: Precisi
             propagation(x_in, batch).backward(grad)
 
         times = median(seconds_of(both_passes, device, repeats=repeats))
-        memory.look()
+        memory.record()
         both_passes()
-        memory.look()
+        memory.record()
         check = contender.check
         assert check is not None
         place = Place(device, None, compute_dtype=dtype)

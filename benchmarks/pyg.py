@@ -1,4 +1,4 @@
-"""APPNP as PyG has it, in the three forms its users can choose from; the peer of exact propagation.
+"""PyG's APPNP, with the three forms in which it accepts a graph; the counterpart of exact propagation.
 
 `N` nodes, `C` columns, `E` stored entries of the adjacency.
 """
@@ -21,7 +21,7 @@ Form = Literal["edge_index", "csr", "EdgeIndex"]
 
 
 class PygAPPNP(Model):
-    """PyG's MLP and its `APPNP`, over the whole graph; features are dense, as its layers want them."""
+    """PyG's MLP and its `APPNP`, over the whole graph; features are dense, as its layers require."""
 
     def __init__(self, config: Config, graph: Graph, form: Form) -> None:
         from torch_geometric.nn import MLP
@@ -39,22 +39,22 @@ class PygAPPNP(Model):
         self.x = graph.x.to_dense()
 
     def forward(self, batch: Batch) -> Tensor:
-        """Outputs of all nodes, [N, C]."""
+        """Returns the outputs of all nodes, [N, C]."""
         out: Tensor = self.propagation(self.transform(self.x), batch)
         return out
 
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
-        """Outputs of all nodes, [N, C]."""
+        """Returns the outputs of all nodes, [N, C]."""
         return self.propagation.infer(self.transform(self.x), graph.adj)
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
-        """All weights as one layer."""
+        """Returns all weights as one layer."""
         return [list(self.parameters())]
 
 
 class PygPropagation(Propagation):
-    """`torch_geometric.nn.APPNP` on a matrix that is normalised once, beforehand."""
+    """`torch_geometric.nn.APPNP` on a matrix that is normalized beforehand."""
 
     def __init__(self, adj: Adjacency, num_layers: int, alpha: float, form: Form) -> None:
         from torch_geometric.nn import APPNP
@@ -64,18 +64,18 @@ class PygPropagation(Propagation):
         self.edges, self.weight = pyg_edges(adj, form)
 
     def forward(self, x_in: Tensor, batch: Batch) -> Tensor:  # noqa: ARG002
-        """Steps over the whole graph, [N, C]."""
+        """Runs the steps on the whole graph, [N, C]."""
         out: Tensor = self.conv(x_in, self.edges, self.weight)
         return out
 
     def infer(self, x_in: Tensor, adj: Adjacency, *, in_place: bool = False) -> Tensor:  # noqa: ARG002
-        """The same."""
+        """Runs the same steps."""
         out: Tensor = self.conv(x_in, self.edges, self.weight)
         return out
 
 
 def pyg_edges(adj: Csr, form: Form) -> tuple[Any, Tensor | None]:
-    """The matrix in a form that PyG takes: int64 indices, sources above targets, and weights where they stand apart."""
+    """Returns the matrix in a form that PyG accepts, with int64 indices, and its weights if they are separate."""
     from torch_geometric import EdgeIndex
 
     if form == "csr":

@@ -1,4 +1,4 @@
-"""Results as JSON for machines and Markdown for people, with all that a published number must carry."""
+"""Results of a benchmark as JSON and Markdown, with their provenance."""
 
 import json
 import statistics
@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 import torch
 
 from benchmarks.measure import settle
-from experiments.grid import markdown
-from experiments.provenance import provenance
+from common.provenance import provenance
+from common.summary import markdown_table
 from lazygnn.errors import ConfigError
 
-RESULTS = Path(__file__).parent / "results"
+# not tracked by git
+RESULTS = Path(__file__).parents[1] / "runs" / "benchmarks"
 OK, WRONG, OUT_OF_MEMORY, FAILED = "ok", "wrong", "out of memory", "failed"
 
 Row = dict[str, Any]
@@ -25,14 +26,14 @@ T = TypeVar("T")
 
 @dataclass
 class Report:
-    """The rows of one benchmark on one device; `run` adds and keeps them, `write` says where.
+    """The rows of one benchmark on one device; `run` measures and stores a row, `write` returns the file.
 
     Attributes:
-        name: Of the benchmark, with its shape.
-        keys: Fields that tell rows apart.
-        times: Fields that a wrong answer has no right to.
-        columns: Title and field of every column of the table.
-        facts: What holds for all rows.
+        name: Benchmark and shape.
+        keys: Fields that identify a row.
+        times: Fields that are removed if the result is wrong.
+        columns: Titles and fields of the columns of the table.
+        facts: Descriptions that apply to all rows.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Report:
     rows: list[Row] = field(default_factory=list)
 
     def run(self, key: Row, measure: Callable[[], Row]) -> Row:
-        """Measures one row; running out of memory is a result, and no error keeps the others from being measured."""
+        """Measures one row; out of memory is a result, and an error does not prevent the other measurements."""
         settle(self.device)
         try:
             row = key | {"status": OK} | measure()
@@ -57,18 +58,18 @@ class Report:
         if row["status"] != OK:
             row |= dict.fromkeys(self.times)
         self.rows.append(row)
-        # what comes next may be stopped half-way
-        self._keep()
+        # a later measurement may be interrupted
+        self._store()
         print(", ".join(f"{name} {_show(row.get(name))}" for name in (*self.keys, *self.times, "status")), flush=True)
         return row
 
     def write(self) -> Path:
-        """Writes `<name>-<device>-<date>.json` and `.md`; rows of the same commit and machine are kept together."""
-        path = self._keep()
+        """Writes `<name>-<device>-<date>.json` and `.md`; rows of the same commit and machine are merged."""
+        path = self._store()
         print(f"wrote {path} and {path.with_suffix('.md').name}")
         return path
 
-    def _keep(self) -> Path:
+    def _store(self) -> Path:
         made_by = provenance()
         path = self.folder / f"{self.name}-{device_name(self.device)}-{made_by['date']}.json"
         head = {"benchmark": self.name, **made_by, "facts": self.facts}
@@ -79,7 +80,7 @@ class Report:
         return path
 
     def failed(self) -> bool:
-        """Whether an answer was wrong or never came."""
+        """Returns whether a result is wrong or missing."""
         return any(row["status"] in (WRONG, FAILED) for row in self.rows)
 
     def _key(self, row: Row) -> tuple[Any, ...]:
@@ -89,12 +90,12 @@ class Report:
         about = [f"{name}: {head[name]}" for name in head if name not in ("benchmark", "facts")]
         facts = [f"- {name}: {_show(value)}" for name, value in self.facts.items()]
         cells = [[_show(row.get(name)) for name in self.columns.values()] for row in rows]
-        table = markdown(list(self.columns), cells)
+        table = markdown_table(list(self.columns), cells)
         return "\n".join([f"# {self.name}", "", " · ".join(about), "", *facts, "", table, ""])
 
 
 def choose(names: Sequence[str], known: Mapping[str, T], kind: str) -> dict[str, T]:
-    """The things of these names, or all where there are none."""
+    """Returns the values of `names`, or all if there are no names."""
     for name in names:
         if name not in known:
             raise ConfigError(f"unknown {kind} `{name}`; choose one of: {', '.join(known)}")
@@ -102,18 +103,18 @@ def choose(names: Sequence[str], known: Mapping[str, T], kind: str) -> dict[str,
 
 
 def verdict(**claims: bool) -> Row:
-    """The status of a row whose answer must fulfil these claims, and those it does not."""
+    """Returns the status of a row: ok, or wrong with the claims that do not hold."""
     broken = [name.replace("_", " ") for name, holds in claims.items() if not holds]
-    return {"status": WRONG, "reason": f"not so: {', '.join(broken)}"} if broken else {"status": OK}
+    return {"status": WRONG, "reason": f"fails: {', '.join(broken)}"} if broken else {"status": OK}
 
 
 def median(seconds: Sequence[float]) -> Row:
-    """The fields of a time."""
+    """Returns the median and all repetitions."""
     return {"seconds": statistics.median(seconds), "all_seconds": list(seconds)}
 
 
 def device_name(device: torch.device) -> str:
-    """`cpu`, or the last word of what a GPU is called: `h200`."""
+    """Returns `cpu`, or the last word of the name of a GPU, such as `h200`."""
     return torch.cuda.get_device_name(device).split()[-1].lower() if device.type == "cuda" else "cpu"
 
 

@@ -1,10 +1,9 @@
-"""How time and memory of our epoch grow with nodes, edges, steps and parts, one of them at a time."""
+"""Time and memory of our epoch as nodes, edges, steps or parts grow, one at a time."""
 
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -12,14 +11,25 @@ from benchmarks.contenders import contenders
 from benchmarks.report import OK, RESULTS, Report, Row, choose
 from benchmarks.shapes import Shape, draw
 from benchmarks.trained import measure
+from lazygnn.run.plotting import drawing, integer_ticks
 
-# relative to the shape, but for steps
+# relative to the shape, except for steps
 AXES: dict[str, tuple[float, ...]] = {
     "nodes": (0.25, 0.5, 1, 2),
     "edges": (0.08, 0.2, 0.4, 1, 2, 4),
     "steps": (1, 2, 3, 4),
     "parts": (0.2, 0.5, 1, 2, 4),
 }
+
+# field, unit and label of every axis
+AXIS_LABELS = {
+    "nodes": ("nodes", 1e6, "nodes (million)"),
+    "edges": ("entries", 1e6, "stored entries (million)"),
+    "steps": ("steps", 1, "steps per pass"),
+    "parts": ("parts", 1, "parts"),
+}
+# field, factor and label of what is drawn
+QUANTITIES = (("seconds", 1000, "epoch (ms)"), ("step peak MiB", 1, "peak memory of a step (MiB)"))
 
 
 def main(
@@ -32,7 +42,7 @@ def main(
     warmup: int = 2,
     folder: Path = RESULTS,
 ) -> Report:
-    """Measures a contender along every axis and draws a picture."""
+    """Measures a contender along every axis and draws a figure."""
     axes = choose(only, AXES, "axis")
     settings = choose([contender], contenders(shape, device), "contender")[contender].settings
     fields = ("axis", "nodes", "entries", "steps", "parts", "seconds", "step peak MiB", "resident MiB", "error")
@@ -41,7 +51,7 @@ def main(
         device,
         keys=("axis", "nodes", "entries", "steps", "parts"),
         times=("seconds",),
-        columns={name: name for name in fields} | {"answer": "status"},
+        columns={name: name for name in fields} | {"status": "status"},
         folder=folder,
         facts={"contender": f"{contender}: {settings}", "seconds": f"an epoch, median of {repeats}"},
     )
@@ -49,7 +59,7 @@ def main(
         for factor in factors:
             report.run(*_point(axis, factor, shape, contender, device, repeats, warmup))
     file = report.write()
-    # axes of earlier runs included
+    # including the axes of earlier runs
     plot(json.loads(file.read_text())["rows"], file.with_suffix(".png"))
     return report
 
@@ -78,19 +88,19 @@ def _point(
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
-    """Time and memory over every axis that was measured."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    fields = {"nodes": "nodes", "edges": "entries", "steps": "steps", "parts": "parts"}
-    axes_measured = list(dict.fromkeys(row["axis"] for row in rows))
-    figure = Figure(figsize=(3.2 * len(axes_measured), 5.5), layout="constrained")
-    panels: Any = figure.subplots(2, len(axes_measured), squeeze=False)
-    for place, axis in enumerate(axes_measured):
-        good = [row for row in rows if row["axis"] == axis and row["status"] == OK]
-        for panel, field in zip(panels[:, place], ("seconds", "step peak MiB"), strict=True):
-            panel.plot([row[fields[axis]] for row in good], [row[field] for row in good], marker="o")
-            panel.set(xlabel="stored entries" if axis == "edges" else axis, ylabel=field)
-            panel.set_ylim(bottom=0)
-            panel.grid(alpha=0.3)
-    FigureCanvasAgg(figure).print_png(path)
+    """Draws time, and memory on a GPU, over every measured axis."""
+    rows = [row for row in rows if row["status"] == OK]
+    if not rows:
+        return
+    axes = list(dict.fromkeys(row["axis"] for row in rows))
+    # a CPU has no measure of memory
+    drawn = [quantity for quantity in QUANTITIES if all(row[quantity[0]] is not None for row in rows)]
+    with drawing(path, len(drawn), len(axes), size=(1 + 2.8 * len(axes), 2.5 * len(drawn))) as (_, panels):
+        for line, (field, factor, title) in zip(panels, drawn, strict=True):
+            line[0].set(ylabel=title)
+            for panel, axis in zip(line, axes, strict=True):
+                shown, (along, unit, label) = [row for row in rows if row["axis"] == axis], AXIS_LABELS[axis]
+                panel.plot([row[along] / unit for row in shown], [factor * row[field] for row in shown], marker="o")
+                panel.set(xlabel=label, ylim=(0, 1.1 * factor * max(row[field] for row in rows)))
+                if unit == 1:
+                    integer_ticks(panel)

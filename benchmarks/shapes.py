@@ -1,7 +1,7 @@
-"""The graphs that are measured: shapes of public ones, drawn on the device itself in seconds.
+"""The measured graphs: random graphs of the shapes of public ones, drawn on the device in seconds.
 
-Blocks are slices of the node order, hubs lie anywhere within them, and every block holds groups of one class each, so
-that there is something to learn. Edges prefer their group, then their block.
+Blocks are slices of the node order, with hubs at random positions. Every block has groups of one class each, so that
+models can learn. Edges prefer their group, then their block.
 """
 
 from dataclasses import dataclass, replace
@@ -17,19 +17,19 @@ from lazygnn.graph import Graph
 from lazygnn.partitioning import default_cache, equal_slices, partition
 from lazygnn.task import Task
 
-# length of the class means, against normal noise of variance 1 in every feature
+# length of the class means; the noise in every feature has variance 1
 _SIGNAL = 2.0
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a graph, how it is cut, and the width and depth of the transform that is measured on it.
+    """Sizes of a graph, its partition, and the width and depth of the measured transform.
 
     Attributes:
-        degree: Mean number of neighbours, the node itself not counted.
+        degree: Mean number of neighbors, without the node itself.
         mixing: Share of the edges that leave their block.
         skew: 1 for even degrees; above, a power-law tail of exponent `1 + skew / (skew - 1)`.
-        recipe: Data set whose recipe holds the published settings of other methods.
+        recipe: Data set whose recipe has the published settings of other methods.
     """
 
     name: str
@@ -58,30 +58,30 @@ SHAPES = {
 
 
 def find_shape(name: str) -> Shape:
-    """The shape of that name."""
+    """Returns the shape of that name."""
     if name not in SHAPES:
         raise ConfigError(f"unknown shape `{name}`; choose one of: {', '.join(SHAPES)}")
     return SHAPES[name]
 
 
 def load(shape: Shape, device: torch.device, root: str | None = None) -> Graph:
-    """`<root>/<name>.npz` cut by METIS where there is such a file, or else a drawn graph; `part_ptr` holds its parts.
+    """Returns the graph of `<root>/<name>.npz`, partitioned by METIS, or a random graph if there is no such file.
 
-    A graph that was read lies in host memory.
+    `part_ptr` has its parts. A graph from a file is in host memory.
     """
     file = data_root(root) / f"{shape.name}.npz"
     return read(file, shape) if file.is_file() else draw(shape, device)
 
 
 def read(file: Path, shape: Shape) -> Graph:
-    """The graph of a file in the order of its parts."""
+    """Returns the graph of a file, in the order of its parts."""
     graph = load_graph(file)
     parts = partition(graph, shape.num_parts, cache=default_cache())
     return replace(graph.permute(parts.order), part_ptr=parts.ptr)
 
 
 def draw(shape: Shape, device: torch.device, seed: int = 0) -> Graph:
-    """A random graph of a shape: symmetric, with self-loops, normalised as `Graph.from_edges` does it."""
+    """Returns a random graph of a shape: symmetric, with self-loops, normalized as by `Graph.from_edges`."""
     generator = torch.Generator(device).manual_seed(seed)
     blocks = Blocks(equal_slices(shape.num_nodes, shape.num_parts).to(device), shape.skew, generator)
     total = round(shape.num_nodes * shape.degree / 2)

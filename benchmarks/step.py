@@ -1,4 +1,4 @@
-"""One step `(1 - alpha) A x + alpha r`: ours, torch's sparse product, PyG's message passing, against a plain copy."""
+"""One step `(1 - alpha) A x + alpha r`: ours, torch's sparse product, PyG's message passing, and a plain copy."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +18,7 @@ from lazygnn.ops import Adjacency, reference
 ALPHA = 0.1
 COLUMNS = (16, 47, 48, 128)
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-# of the worst row, relative to its norm
+# error of the worst row, relative to its norm
 TOLERANCES = {torch.float32: 1e-4, torch.bfloat16: 5e-2}
 SAMPLED_ROWS = 4096
 HUBS = 64
@@ -28,17 +28,17 @@ MakeStep = Callable[[Adjacency, torch.dtype], Step]
 
 
 def ours(adj: Adjacency, dtype: torch.dtype) -> Step:  # noqa: ARG001
-    """What the library chooses, on the matrix as it keeps it: in float32, whatever the type of `x`."""
+    """Returns the library's step, on the matrix as the library stores it: in float32 for every type of `x`."""
     return lambda x, source: ops.step(adj, x, source, ALPHA)
 
 
 def ours_narrow(adj: Adjacency, dtype: torch.dtype) -> Step:
-    """The same, on a matrix in the type of `x`; a CPU widens it to float32 in every step."""
+    """Returns the library's step on a matrix in the type of `x`, which a CPU widens to float32 in every step."""
     return ours(adj.to(dtype), dtype)
 
 
 def torch_csr(adj: Adjacency, dtype: torch.dtype) -> Step:
-    """The reference: torch's sparse product (cuSPARSE, MKL or torch's own), with 32-bit indices, all in one type.
+    """Returns the reference: torch's sparse product (cuSPARSE, MKL or torch's own), 32-bit indices, all in one type.
 
     On a CPU the matrix is widened to float32, since MKL has no product for 16-bit numbers.
     """
@@ -47,7 +47,7 @@ def torch_csr(adj: Adjacency, dtype: torch.dtype) -> Step:
 
 
 def pyg_messages(adj: Adjacency, dtype: torch.dtype) -> Step:
-    """PyG gathers a message for every edge and adds them up; weights are normalised beforehand."""
+    """Returns PyG's step, which gathers a message for every edge and adds them; weights are normalized beforehand."""
     from torch_geometric.nn import APPNP
 
     conv = APPNP(1, ALPHA, normalize=False)
@@ -79,9 +79,9 @@ def main(
         "step": f"(1 - {ALPHA}) A x + {ALPHA} r, medians of {repeats}",
         "graph": f"{shape.name}, {adj.num_rows:,} rows, {len(adj.col):,} stored entries",
         "copy bandwidth, GB/s": bandwidth / 1e9,
-        "share of copy": "what a perfect step moves (columns, degrees, x, r and the result, each once) over the time "
-        "the step takes, against the copy bandwidth",
-        "error": "against float64 on a sample of rows and the longest ones, relative to their norm",
+        "share of copy": "bytes of a perfect step (columns, degrees, x, r and the result, each once) over the time "
+        "of the step, relative to the copy bandwidth",
+        "error": "against float64 on a sample of rows and the longest rows, relative to their norm",
     }
     report = Report(
         f"step-{shape.name}",
@@ -92,7 +92,7 @@ def main(
             name: name
             for name in ("contender", "columns", "dtype", "milliseconds", "share of copy", "error", "worst row")
         }
-        | {"answer": "status"},
+        | {"status": "status"},
         folder=folder,
         facts=facts,
     )
@@ -114,7 +114,7 @@ def _measure(
     x, source = (torch.randn(adj.num_rows, columns, generator=generator, device=adj.device).to(dtype) for _ in range(2))
     step = make_step(adj, dtype)
     with kernels(plain=False):
-        # as in a chain of steps: ours pads rows that are no multiple of 16 bytes once for all of them
+        # as in a chain of steps, where ours pads rows to a multiple of 16 bytes once
         x, source = (step(x, source).copy_(rows) for rows in (x, source))
         error, worst = _error(adj, x, source, step(x, source))
         times = median(seconds_of(lambda: step(x, source), adj.device, repeats=repeats))
@@ -130,7 +130,7 @@ def _measure(
 
 
 def _error(adj: Adjacency, x: Tensor, source: Tensor, out: Tensor) -> tuple[float, float]:
-    """How far some rows are from what float64 gives, the longest among them: all in norm, and the worst one."""
+    """Returns the error against float64 on some rows, including the longest: of all of them, and of the worst one."""
     rows = torch.arange(0, adj.num_rows, -(-adj.num_rows // SAMPLED_ROWS), device=adj.device)
     rows = torch.cat((rows, adj.rowptr.diff().topk(min(HUBS, adj.num_rows)).indices)).unique()
     block = adj.select(rows)

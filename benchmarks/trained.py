@@ -1,4 +1,4 @@
-"""What training with one contender costs, through the library's own trainer, and whether its answers are right."""
+"""The cost of training one contender with the library's trainer, and checks of its results."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -29,13 +29,13 @@ class Contender:
     """A configuration to train.
 
     Attributes:
-        settings: What it is, in words.
-        method: Of the library.
+        settings: A description.
+        method: A method of the library.
         values: Options that differ from the recipe.
-        check: What it must propagate, where it does.
-        plain: Whether it runs on plain PyTorch's sparse products instead of the library's choice.
-        num_batches: Batches of an epoch that are measured and scaled up; all by default.
-        model: Makes the model where it is not the library's.
+        check: What it must propagate, if it propagates.
+        plain: Whether it uses the sparse products of plain PyTorch instead of the library's choice.
+        num_batches: Measured batches of an epoch, whose time is scaled up; all by default.
+        model: Builds the model, if it is not the library's.
     """
 
     settings: str
@@ -47,19 +47,19 @@ class Contender:
     model: Callable[[Config, Graph], Model] | None = None
 
     def resolve(self, recipe: str, values: Mapping[str, Any]) -> Config:
-        """Its configuration: the recipe, what it changes, then `values`; nothing is evaluated on the way."""
+        """Returns its configuration: the recipe, its own values, then `values`, without evaluations during training."""
         quiet = {"eval_every": 10_000, "diagnose_every": 0}
         return resolve(self.method, recipe, quiet | dict(self.values) | dict(values))
 
     def build_model(self, config: Config, graph: Graph, place: Place) -> Model:
-        """Its model."""
+        """Returns its model."""
         if self.model is None:
             return build_model(config, graph, place)
         return self.model(config, graph).to(place.device)
 
 
 def measure(contender: Contender, recipe: str, graph: Graph, device: torch.device, repeats: int, warmup: int) -> Row:
-    """Trains `warmup` epochs, measures `repeats`, evaluates in one more, then checks what is propagated."""
+    """Trains `warmup` epochs, measures `repeats`, evaluates after one more, then checks what is propagated."""
     config = contender.resolve(recipe, {"epochs": warmup + repeats + 1})
     torch.manual_seed(0)
     with kernels(plain=contender.plain), tempfile.TemporaryDirectory(prefix="lazygnn-epoch-") as folder:
@@ -80,9 +80,9 @@ def measure(contender: Contender, recipe: str, graph: Graph, device: torch.devic
         "settings": contender.settings,
         "config": config.model_dump(exclude={"root", "device"}),
         **verdict(
-            # a few epochs say no more: methods differ in how fast they begin
-            the_loss_falls=row["losses"][-1] < row["losses"][0],
-            propagation_is_that_of_float64=error is None or error <= TOLERANCES[dtype],
+            # methods differ in how fast they start, so a few epochs show no more than that
+            the_loss_decreases=row["losses"][-1] < row["losses"][0],
+            propagation_equals_float64=error is None or error <= TOLERANCES[dtype],
         ),
     }
 
@@ -92,15 +92,15 @@ def _train(built: Built, options: TrainerOptions, warmup: int, scale: float) -> 
 
     def on_epoch(report: EpochReport) -> None:
         reports.append(report)
-        memory.look()
+        memory.record()
 
-    memory.look()
+    memory.record()
     Trainer(built.model, built.loader, built.graph, options, on_epoch=on_epoch).run()
-    # the last epoch is the one that evaluates, which takes memory of its own
+    # the last epoch evaluates, which takes memory of its own
     measured, scores = slice(warmup, -1), reports[-1].scores or {}
     return {
         **median([scale * report.seconds for report in reports[measured]]),
-        # the first epoch too: what is replayed later does not ask the allocator
+        # including the first epoch: replayed steps do not use the allocator
         **memory.summary(slice(1, -1)),
         "losses": [report.loss for report in reports],
         "accuracy": scores["val"],
@@ -116,7 +116,7 @@ def _check(contender: Contender, check: Check, recipe: str, built: Built, place:
 
 
 class _FewBatches:
-    """The first batches of a loader, kept and always the same; a sweep is still that of all nodes."""
+    """The first batches of a loader, stored and always the same; a sweep still covers all nodes."""
 
     def __init__(self, loader: Loader, num_batches: int) -> None:
         self.loader = loader
@@ -132,16 +132,16 @@ class _FewBatches:
             yield batch
 
     def upcoming(self) -> Batch | None:
-        """The batch that comes next."""
+        """Returns the next batch."""
         return self.batches[self.position] if self.position < len(self) else None
 
     def sweep(self) -> Iterator[Batch]:
-        """Every node once."""
+        """Returns batches with every node once."""
         return self.loader.sweep()
 
     def state_dict(self) -> dict[str, int]:
-        """Nothing is saved."""
+        """Returns an empty state."""
         return {}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Nothing was saved."""
+        """Ignores the empty state."""

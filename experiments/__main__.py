@@ -1,9 +1,9 @@
 """`python -m experiments NAME`."""
 
+from common.termination import exit_on_sigterm
 from experiments.cli import app
-from experiments.ending import end_cleanly
 
-# a worker imports this file too, and is not asked
+# workers import this file too
 if __name__ == "__main__":
-    end_cleanly()
+    exit_on_sigterm()
     app()

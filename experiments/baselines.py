@@ -1,31 +1,50 @@
-"""All methods on two larger graphs: accuracy, time and memory under one budget."""
+"""All methods on two larger graphs: accuracy, time and memory with a common limit on epochs."""
 
-from experiments.grid import markdown, mean_and_deviation, run_grid
+from common.summary import SCORE, Cell, Column, Row, Sources, Summary, score
+from experiments.grid import run_grid
 from lazygnn.config import Config
 from lazygnn.methods import METHODS, recipe, resolve
 
 DATASETS = ("arxiv", "wordnet")
+FORMATS = {"test": SCORE, "epochs": "{value}", "s/epoch": "{value:.3f}", "peak MiB": "{value:.0f}"}
 
 
-def main(seeds: int, most_epochs: int, root: str | None, device: str, workers: int) -> None:
-    """Fills the table and prints it; time and memory are those of seed 0, whose runs have the machine to themselves."""
+def main(seeds: int, most_epochs: int, root: str | None, device: str, workers: int) -> Summary:
+    """Trains what is missing and returns the table.
+
+    Time and memory are those of seed 0, which is trained with one worker.
+    """
 
     def config(method: str, dataset: str, seed: int) -> Config:
         epochs = {"epochs": min(recipe(method, dataset).get("epochs", most_epochs), most_epochs)}
         return resolve(method, dataset, epochs, seed=seed, device=device, root=root)
 
     cases = [(method, dataset) for dataset in DATASETS for method in METHODS]
-    alone = run_grid("baselines", [config(*case, 0) for case in cases], workers=1)
+    first = run_grid("baselines", [config(*case, 0) for case in cases], workers=1)
     others = [config(*case, seed) for seed in range(1, seeds) for case in cases]
-    found = [*alone, *run_grid("baselines", others, workers=workers)]
-    rows = []
+    found = [*first, *run_grid("baselines", others, workers=workers)]
+    rows, sources = [], Sources()
     for method in METHODS:
-        row = [method]
+        cells: list[Cell | None] = []
         for dataset in DATASETS:
             at = cases.index((method, dataset))
-            row.append(mean_and_deviation([result["test"] for result in found[at :: len(cases)]]))
-            row += [str(alone[at]["epochs"]), f"{alone[at]['seconds_per_epoch']:.3f}"]
-            row.append(f"{alone[at]['peak_memory_mib']:.0f}")
-        rows.append(row)
-    header = [f"{dataset} {what}" for dataset in DATASETS for what in ("test", "epochs", "s/epoch", "peak MiB")]
-    print(markdown(["method", *header], rows))
+            lines, alone = found[at :: len(cases)], first[at]
+            cells.append(score([line["test"] for line in lines], sources.of(lines)))
+            cells += [
+                {"value": _short(alone[name]), "seeds": 1, "sources": sources.of([alone])}
+                for name in ("epochs", "seconds_per_epoch", "peak_memory_mib")
+            ]
+        rows.append(Row(label=method, cells=cells))
+    return Summary(
+        origin=f"python -m experiments baselines --seeds {seeds} --most-epochs {most_epochs}",
+        label="method",
+        columns=[
+            Column(title=f"{dataset} {name}", format=form) for dataset in DATASETS for name, form in FORMATS.items()
+        ],
+        rows=rows,
+        sources=sources.found,
+    )
+
+
+def _short(value: float) -> float:
+    return round(value, 5) if isinstance(value, float) else value

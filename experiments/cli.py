@@ -5,14 +5,19 @@ from typing import Annotated
 
 import typer
 
+from common.summary import Summary
+from common.tables import outdated
 from experiments import baselines as baselines_experiment
 from experiments import demo as demo_experiment
 from experiments import minibatch as minibatch_experiment
+from experiments import oscillation as oscillation_experiment
 from experiments import planetoid as planetoid_experiment
 from experiments import products_shape as products_shape_experiment
-from experiments import ringing as ringing_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
+from experiments import training_figure
+from experiments.cases import CASES, DATASETS, Norm
+from experiments.published import DRAWN, TABLES
 from lazygnn.cli import Commands
 from lazygnn.methods import METHODS
 
@@ -20,13 +25,14 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Makes the tables and figures of the docs; runs whose results are kept are not run again.",
+    help="Makes the tables and figures of the docs. Runs with a result in `runs/experiments` are not trained again.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Workers = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
-Seeds = Annotated[int, typer.Option(min=1, help="How many: seeds 0, 1, ...")]
+Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")]
+Save = Annotated[bool, typer.Option("--save", help="Write the summary of the table to `docs/tables`.")]
 
 
 @app.command()
@@ -37,20 +43,36 @@ def demo() -> None:
 
 @app.command()
 def planetoid(
-    methods: Annotated[list[str] | None, typer.Argument(help="Methods to compare; default: all of them.")] = None,
+    methods: Annotated[list[str] | None, typer.Argument(help="Methods to compare; default: all.")] = None,
     seeds: Seeds = 10,
     root: Root = None,
     device: Device = "auto",
     workers: Workers = 2,
+    save: Save = False,
 ) -> None:
-    """Cora, CiteSeer and PubMed, public split."""
-    planetoid_experiment.main(seeds, methods or list(METHODS), root, device, workers)
+    """Compares methods on Cora, CiteSeer and PubMed, public split."""
+    _show(planetoid_experiment.main(seeds, methods or list(METHODS), root, device, workers), "planetoid", save)
 
 
 @app.command()
-def minibatch(seeds: Seeds = 5, root: Root = None, device: Device = "auto", workers: Workers = 1) -> None:
-    """Mini-batches against full batch on arxiv and wordnet."""
-    minibatch_experiment.main(seeds, root, device, workers)
+def minibatch(
+    seeds: Seeds = 5, root: Root = None, device: Device = "auto", workers: Workers = 1, save: Save = False
+) -> None:
+    """Compares mini-batches with full batch on arxiv and wordnet."""
+    _show(minibatch_experiment.main(seeds, root, device, workers), "minibatch", save)
+
+
+@app.command()
+def baselines(
+    seeds: Seeds = 3,
+    most_epochs: Annotated[int, typer.Option(help="Limit on the epochs of every recipe.")] = 200,
+    root: Root = None,
+    device: Device = "auto",
+    workers: Workers = 1,
+    save: Save = False,
+) -> None:
+    """Compares all methods on arxiv and wordnet: accuracy, time, memory."""
+    _show(baselines_experiment.main(seeds, most_epochs, root, device, workers), "baselines", save)
 
 
 @app.command()
@@ -60,46 +82,74 @@ def products_shape(folder: Annotated[Path, typer.Argument(help="Where to write t
 
 
 @app.command()
-def spectrum(root: Root = None) -> None:
-    """What a lazy pass does to each mode of six graphs: a table and a figure."""
-    spectrum_experiment.main(root)
+def spectrum(root: Root = None, save: Save = False) -> None:
+    """Measures the spectra of six graphs and the effect of a lazy pass on each mode: a table and a figure."""
+    _show(spectrum_experiment.main(root, spectrum_experiment.FIGURE), "spectrum", save)
 
 
 @app.command()
-def ringing(root: Root = None) -> None:
-    """How long training swings in the smoothest mode of six graphs, by the level of the fit: a table."""
-    ringing_experiment.main(root)
+def oscillation(root: Root = None, save: Save = False) -> None:
+    """Computes how fast oscillations of training decay in the smoothest mode of six graphs: a table."""
+    _show(oscillation_experiment.main(root), "oscillation", save)
 
 
 @app.command()
 def staleness(
+    table: Annotated[str | None, typer.Option(help="A table of the docs, instead of --case and --dataset.")] = None,
     seeds: Seeds = 5,
-    case: Annotated[list[str] | None, typer.Option(help="A case of the table; default: all of them.")] = None,
-    dataset: Annotated[list[str] | None, typer.Option(help="A graph of the table; default: all of them.")] = None,
-    norm: Annotated[staleness_experiment.Norm, typer.Option(help="Of the MLP, in every case.")] = "none",
+    case: Annotated[list[str] | None, typer.Option(help="A case to compare; default: all.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="A graph to compare on; default: all.")] = None,
+    norm: Annotated[Norm, typer.Option(help="Norm of the MLP, in every case.")] = "none",
     root: Root = None,
     device: Device = "auto",
     workers: Workers = 1,
+    save: Save = False,
 ) -> None:
-    """What laziness costs on six graphs, and what takes the cost away: tables and a figure."""
-    cases, datasets = staleness_experiment.CASES, staleness_experiment.DATASETS
-    for name, wanted, known in (("--case", case, list(cases)), ("--dataset", dataset, list(datasets))):
-        if unknown := set(wanted or ()) - set(known):
-            raise typer.BadParameter(
-                f"unknown: {', '.join(sorted(unknown))}; choose from: {'; '.join(known)}", param_hint=name
-            )
-    # a name that is given twice is meant once
-    wanted_cases, wanted_datasets = dict.fromkeys(case or cases), dict.fromkeys(dataset or datasets)
-    staleness_experiment.main(seeds, list(wanted_cases), list(wanted_datasets), norm, root, device, workers)
+    """Compares lazy schemes on six graphs: tables and a figure."""
+    _check("--table", [] if table is None else [table], list(TABLES))
+    _check("--case", case or [], list(CASES))
+    _check("--dataset", dataset or [], list(DATASETS))
+    if table is not None:
+        trained = staleness_experiment.train(TABLES[table], root, device, workers)
+        origin = f"python -m experiments staleness --table {table}"
+        summary = TABLES[table].kind(TABLES[table], trained).model_copy(update={"origin": origin})
+        _show(summary, table, save)
+        return
+    if save:
+        raise typer.BadParameter("only a table of the docs can be saved; choose one with --table", param_hint="--save")
+    # a repeated name counts once
+    cases, datasets = list(dict.fromkeys(case or CASES)), list(dict.fromkeys(dataset or DATASETS))
+    tables = staleness_experiment.compare(cases, datasets, seeds, norm)
+    trained = staleness_experiment.train(tables[0], root, device, workers)
+    for one in tables:
+        print(one.kind(one, trained).markdown())
+    # a part of the study must not replace the figure of the docs
+    if set(DRAWN) <= set(cases) and set(datasets) == set(DATASETS) and norm == "none":
+        training_figure.draw(trained.logs(DRAWN), training_figure.FIGURE)
 
 
 @app.command()
-def baselines(
-    seeds: Seeds = 3,
-    most_epochs: Annotated[int, typer.Option(help="Cap on the epochs of every recipe.")] = 200,
-    root: Root = None,
-    device: Device = "auto",
-    workers: Workers = 1,
+def tables(
+    write: Annotated[bool, typer.Option("--write", help="Write the tables into the pages.")] = False,
 ) -> None:
-    """All methods on arxiv and wordnet: accuracy, time, memory."""
-    baselines_experiment.main(seeds, most_epochs, root, device, workers)
+    """Checks that the tables of the docs agree with their summaries in `docs/tables`."""
+    found = outdated()
+    for page, content in found.items():
+        if write:
+            page.write_text(content)
+        print(f"{'updated' if write else 'outdated'}: {page}")
+    if found and not write:
+        print("run `python -m experiments tables --write` to update them")
+        raise typer.Exit(1)
+
+
+def _show(summary: Summary, name: str, save: bool) -> None:
+    print(summary.markdown())
+    if save:
+        print(f"wrote {summary.save(name)}; `python -m experiments tables --write` updates the docs")
+
+
+def _check(option: str, wanted: list[str], known: list[str]) -> None:
+    if unknown := set(wanted) - set(known):
+        names = ", ".join(sorted(unknown))
+        raise typer.BadParameter(f"unknown: {names}; choose from: {'; '.join(known)}", param_hint=option)

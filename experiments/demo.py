@@ -1,4 +1,4 @@
-"""`make demo`: what lazy propagation buys, on the graph inside the package, in under three minutes on two cores."""
+"""`make demo`: three methods on the graph inside the package, in under three minutes on two cores."""
 
 from pathlib import Path
 
@@ -14,13 +14,13 @@ from lazygnn.run.folder import CURVES, Run
 DATASET = "wordnet-small"
 METHODS = {
     "mlp": "MLP, no graph",
-    "appnp": "APPNP, 10 exact steps a pass",
-    "lazygnn": "LazyGNN, 2 lazy steps a pass, and 1 on labelled nodes",
+    "appnp": "APPNP, 10 exact steps",
+    "lazygnn": "LazyGNN, 2 lazy steps, and 1 on labeled nodes",
 }
 
 
 def main() -> None:
-    """Trains, compares and draws."""
+    """Trains the methods, prints a table and draws the training curves."""
     console = Console(stderr=True)
     graph = load_graph(DATASET)
     console.print(f"{DATASET}: {graph.num_nodes:,} nodes, {graph.num_edges:,} edges, {graph.task.num_outputs} classes")
@@ -32,6 +32,6 @@ def main() -> None:
         scores = [f"{100 * result[split]:.1f}" for split in ("val", "test")]
         table.add_row(title, *scores, f"{result['seconds_per_epoch']:.2f}")
     Console().print(table)
-    picture = Path("runs") / f"demo-{CURVES}"
-    plot_curves(curves, picture)
-    Console().print(f"training curves: {picture}", highlight=False, soft_wrap=True)
+    figure = Path("runs") / f"demo-{CURVES}"
+    plot_curves(curves, figure)
+    Console().print(f"training curves: {figure}", highlight=False, soft_wrap=True)

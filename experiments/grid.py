@@ -1,10 +1,9 @@
-"""Runs many configurations, several at a time, and keeps every result: stopped half-way, it goes on where it was."""
+"""Trains many configurations, several at a time, and stores every result, so that an interrupted grid can resume."""
 
 import gc
 import hashlib
 import json
 import os
-import statistics
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -15,24 +14,25 @@ from typing import Any
 
 import torch
 
-from experiments.provenance import provenance
+from common.provenance import provenance
 from lazygnn import commands
 from lazygnn.config import RENAMED, Config
 from lazygnn.run.folder import Run
 
-RESULTS = Path(__file__).parent / "results"
+# not tracked by git
+RESULTS = Path(__file__).parents[1] / "runs" / "experiments"
 
 
 def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, keep_log: bool = False) -> list[dict[str, Any]]:
-    """Trains what has no result in `results/<name>.jsonl` yet and returns the results of all `configs`.
+    """Trains the configurations without a result in `<name>.jsonl` and returns the results of all `configs`.
 
     The first run that fails ends the others.
-    With `keep_log`, what was logged is kept too, of runs that are looked at on their way.
+    With `keep_log`, the result of a run with diagnostics includes its log.
     """
     path = RESULTS / f"{name}.jsonl"
     known = {line["key"]: line for line in _read(path)}
     missing = [config for config in configs if _key(config) not in known]
-    print(f"{len(configs) - len(missing)} of {len(configs)} runs are known; {len(missing)} to go", flush=True)
+    print(f"{len(configs) - len(missing)} of {len(configs)} runs are stored; {len(missing)} to train", flush=True)
     threads = max(torch.get_num_threads() // workers, 1)
     # forked workers would inherit a CUDA context that does not survive the fork
     with (
@@ -42,12 +42,12 @@ def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, keep_log
         futures = [pool.submit(_run, config, scratch, threads, keep_log) for config in missing]
         for number, future in enumerate(as_completed(futures), 1):
             if future.exception() is not None:
-                # the pool would wait for the runs that are under way, hours perhaps
+                # the pool would wait for runs that may take hours
                 for worker in active_children():
                     worker.kill()
             line = future.result()
             known[line["key"]] = line
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("a") as file:
                 file.write(json.dumps(line) + "\n")
             shown = (
@@ -57,36 +57,23 @@ def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, keep_log
     return [known[_key(config)] for config in configs]
 
 
-def mean_and_deviation(values: Sequence[float]) -> str:
-    """`82.9 ± 0.4` in percent, with the unbiased deviation."""
-    percent = [100 * value for value in values]
-    deviation = statistics.stdev(percent) if len(percent) > 1 else 0.0
-    return f"{statistics.mean(percent):.2f} ± {deviation:.2f}"
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table for the docs."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def _run(config: Config, scratch: str, threads: int, keep_log: bool) -> dict[str, Any]:
     torch.set_num_threads(threads)
-    _forget_memory()
-    looks = config.trainer.diagnose_every > 0
+    _reset_memory_statistics()
+    diagnosed = config.trainer.diagnose_every > 0
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         result = commands.train(config, Path(folder) / "run", quiet=True)
-        log = _looked_at(Run.open(Path(folder) / "run").log.read()) if keep_log and looks else None
+        log = _condensed(Run.open(Path(folder) / "run").log.read()) if keep_log and diagnosed else None
     del result["run"]
     if log is not None:
         result["log"] = log
     return {"key": _key(config)} | result | {"config": config.model_dump(exclude={"root"})} | provenance()
 
 
-def _looked_at(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines with scores or looks, a few digits of each; the time of what was left out is counted in the next.
+def _condensed(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Keeps the lines with scores or diagnostics, in four digits; the time of omitted lines is added to the next one.
 
-    A look takes time of its own, so an epoch that was looked at counts as much as the one before it.
+    Diagnostics take time of their own, so such an epoch counts as much as the epoch before it.
     """
     kept, seconds, usual = [], 0.0, None
     for line in log:
@@ -105,7 +92,7 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
-def _forget_memory() -> None:
+def _reset_memory_statistics() -> None:
     # one process runs many configurations; the peak of one must not count for the next
     if torch.cuda.is_available():
         gc.collect()
@@ -114,8 +101,8 @@ def _forget_memory() -> None:
 
 
 def _key(config: Config) -> str:
-    # where the data lie, what computes and how it is launched is no part of a configuration's identity, nor is an
-    # option at its default, so that a result stays known when a new option comes along
+    # data folder, device and launch options do not identify a configuration; neither do options at their default, so
+    # that stored results remain valid when an option is added
     content = {
         "run": [config.method, config.dataset, config.seed],
         "trainer": config.trainer.model_dump(exclude_defaults=True, exclude={"cuda_graphs", "compile"}),
@@ -135,7 +122,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _end_with_parent() -> None:
-    """Ends this worker when the process that started it has ended, in whatever way; a signal would not reach it."""
+    """Ends this worker when its parent has ended in any way; a signal to the parent does not reach it."""
     parent = parent_process()
     assert parent is not None
 

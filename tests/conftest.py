@@ -1,8 +1,6 @@
 """Small graphs, and what stands beside the package, that many tests share."""
 
-import importlib
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,13 +42,6 @@ def block_graph(block_arrays: Arrays) -> Graph:
 def module_arrays() -> Arrays:
     """The same arrays, for what a module trains once."""
     return _block_arrays()
-
-
-@pytest.fixture
-def spectrum(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The closed forms of a pass, `experiments.spectrum`; what imports it can be imported from then on."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1]))
-    return importlib.import_module("experiments.spectrum")
 
 
 class NoStream:

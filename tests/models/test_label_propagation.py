@@ -78,7 +78,7 @@ def test_similar_nodes_are_linked_with_feature_neighbors(arrays_file: Path, tmp_
 
 @pytest.mark.parametrize(("name", "value"), [("feature_hops", 2), ("feature_weight", 0.5)])
 def test_link_options_without_links_are_refused(name: str, value: float) -> None:
-    message = f"`{name}` is {value}, `feature_neighbors` 0, so that nodes are not compared; set it too, or leave"
+    message = f"`{name}` is {value}, but `feature_neighbors` is 0"
     with pytest.raises(ConfigError, match=message):
         resolve("label-propagation", "block", {name: value})
 

@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from types import ModuleType, SimpleNamespace
@@ -16,10 +15,10 @@ from tests.helpers import assert_equal_up_to_rounding, needs_cuda, random_matrix
 
 
 @pytest.fixture(autouse=True)
-def replayed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Treats every operation as replayed; restored after the test, also where it is patched again."""
     monkeypatch.setenv("LAZYGNN_KERNELS", "auto")
-    with dispatch.to_be_replayed():
-        yield
+    monkeypatch.setattr(dispatch, "_replayed", True)
 
 
 @pytest.fixture
@@ -59,7 +58,7 @@ def test_a_small_product_uses_the_kernels_only_if_it_is_replayed(
     monkeypatch.setattr(dispatch, "_LARGE_PRODUCT", 20)
     assert dispatch._products(matrix(9), tensor()) is kernels
     assert dispatch._products(matrix(0), tensor()) is reference
-    dispatch._replayed = False
+    monkeypatch.setattr(dispatch, "_replayed", False)
     assert dispatch._products(matrix(9), tensor()) is reference
     assert dispatch._products(matrix(10), tensor()) is kernels
     with dispatch.to_be_replayed(), ThreadPoolExecutor(1) as other:

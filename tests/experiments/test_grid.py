@@ -1,0 +1,135 @@
+"""The grid stores every result and trains only what is missing."""
+
+import json
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments import grid
+from experiments.cases import EXACT, configure
+from lazygnn.errors import GraphError
+from lazygnn.methods import resolve
+from tests.experiments.helpers import small_graph
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_grid_trains_only_what_is_missing(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = str(small_graph(tmp_path / "small.npz"))
+    configs = [resolve("mlp", dataset, {"epochs": 2}, seed=seed, device="cpu") for seed in range(2)]
+    first = grid.run_grid("table", configs[:1])
+    both = grid.run_grid("table", configs)
+    assert "1 of 2 runs are stored; 1 to train" in capsys.readouterr().out
+    assert both[0] == first[0]
+    assert [line["seed"] for line in both] == [0, 1]
+    assert grid.run_grid("table", configs) == both
+    assert "2 of 2 runs are stored; 0 to train" in capsys.readouterr().out
+    lines = [json.loads(line) for line in (results / "table.jsonl").read_text().splitlines()]
+    assert len(lines) == 2
+    for line in lines:
+        assert {"commit", "date", "machine", "torch", "config", "val", "test", "seconds_per_epoch"} <= line.keys()
+        assert "root" not in line["config"]
+
+
+def workers_of(pid: int) -> list[int]:
+    """Returns the worker processes of `pid`."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with suppress(OSError):
+            started_by = re.search(r"^PPid:\s+(\d+)$", status.read_text(), re.MULTILINE)
+            if started_by and int(started_by[1]) == pid and b"spawn_main" in (status.parent / "cmdline").read_bytes():
+                found.append(int(status.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="processes are found in /proc")
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_grid_leaves_no_workers_behind(tmp_path: Path, signum: signal.Signals) -> None:
+    dataset = small_graph(tmp_path / "small.npz")
+    script = f"""
+from pathlib import Path
+from experiments import grid
+from common.termination import exit_on_sigterm
+from lazygnn.methods import resolve
+if __name__ == "__main__":
+    exit_on_sigterm()
+    grid.RESULTS = Path({str(tmp_path)!r})
+    grid.run_grid("table", [resolve("mlp", {str(dataset)!r}, {{"epochs": 10**7}}, device="cpu")])
+"""
+    (tmp_path / "stopped.py").write_text(script)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))), "TMPDIR": str(tmp_path)}
+    process = subprocess.Popen([sys.executable, tmp_path / "stopped.py"], env=environment, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    # the run folder appears when training starts
+    while not list(tmp_path.glob("*/*/run/log.jsonl")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    workers = workers_of(process.pid)
+    assert workers
+    process.send_signal(signum)
+    # SIGKILL cannot be caught, so the folders remain
+    caught = signum == signal.SIGTERM
+    assert process.wait(timeout=60) == (128 + signum if caught else -signum)
+    assert bool(list(tmp_path.glob("*/*/run"))) != caught
+    while any(Path(f"/proc/{worker}").is_dir() for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_the_first_run_that_fails_ends_the_grid(results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    datasets = str(small_graph(tmp_path / "small.npz")), str(tmp_path / "gone.npz")
+    configs = [resolve("mlp", dataset, {"epochs": 10**7}, device="cpu") for dataset in datasets]
+    with pytest.raises(GraphError, match=r"^no file `.*gone.npz`"):
+        grid.run_grid("table", configs, workers=2)
+    assert not multiprocessing.active_children()
+    assert [path.name for path in tmp_path.iterdir()] == ["small.npz"]
+
+
+def test_a_result_is_identified_by_the_options_that_change_it() -> None:
+    def key(seed: int = 0, device: str = "cpu", **values: Any) -> str:
+        return grid._key(resolve("lazygnn", "some", values, seed=seed, device=device))
+
+    assert key() == key(device="cuda")
+    assert key() == key(start="drift")
+    assert len({key(), key(seed=1), key(beta=0.2), key(epochs=7)}) == 4
+
+
+def test_the_log_of_a_run_is_stored_on_request(results: Path, tmp_path: Path) -> None:
+    dataset = str(small_graph(tmp_path / "small.npz"))
+    options = {"epochs": 5, "eval_every": 2, "diagnose_every": 3}
+    (line,) = grid.run_grid("table", [resolve("lazygnn", dataset, options, device="cpu")], keep_log=True)
+    assert [entry["epoch"] for entry in line["log"]] == [2, 3, 4, 5]
+    assert [entry["scores"] is not None for entry in line["log"]] == [True, False, True, True]
+    assert line["log"][1]["laziness"].keys() >= {"fixed_point_error", "gradient_cosine"}
+    (line,) = grid.run_grid(
+        "other", [resolve("lazygnn", dataset, options | {"diagnose_every": 0}, device="cpu")], keep_log=True
+    )
+    assert "log" not in line
+
+
+def test_a_condensed_log_counts_omitted_epochs_and_not_diagnostics() -> None:
+    diagnostics = [None, None, {"error": 0.123456}, None, {"error": 0.5}]
+    log = [
+        {"epoch": epoch, "seconds": 2.0**epoch, "loss": 1.0, "scores": None, "laziness": found}
+        for epoch, found in enumerate(diagnostics)
+    ]
+    kept = grid._condensed(log)
+    # an epoch with diagnostics counts as much as the epoch before it
+    assert [(line["epoch"], line["seconds"]) for line in kept] == [(2, 1.0 + 2.0 + 2.0), (4, 8.0 + 8.0)]
+    assert kept[0]["laziness"] == {"error": 0.1235}
+
+
+def test_stored_results_remain_valid_when_options_are_added() -> None:
+    # keys of results in commit 683b80f
+    assert grid._key(configure(EXACT, "arxiv", "none")) == "0eab07bda197cf44"
