@@ -11,7 +11,7 @@ from benchmarks.measure import seconds_of
 from benchmarks.report import RESULTS, Report, Row, median, verdict
 from benchmarks.shapes import Shape
 from lazygnn.history import Store, Tier, open_history
-from lazygnn.history.warmstart import Mix
+from lazygnn.propagation import Mix
 
 TIERS: tuple[Tier, ...] = ("device", "host", "pinned", "disk")
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}

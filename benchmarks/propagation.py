@@ -17,7 +17,7 @@ from lazygnn.graph import Graph
 from lazygnn.history import named_histories
 from lazygnn.methods import Place, build
 from lazygnn.models import Decoupled
-from lazygnn.ops import to_be_replayed
+from lazygnn.ops import replaying
 
 CONTENDERS = {
     "exact": Contender(
@@ -79,7 +79,7 @@ def _measure(contender: Contender, recipe: str, graph: Graph, precision: Precisi
     values = precision.stored | {"num_parts": 1} if lazy else precision.options
     config = contender.resolve(recipe, values)
     # as in training
-    with kernels(plain=False), to_be_replayed():
+    with kernels(plain=False), replaying():
         built = build(config, graph, device, folder=None)
         assert isinstance(built.model, Decoupled)
         (batch,) = built.loader.sweep()

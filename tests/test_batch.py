@@ -67,9 +67,9 @@ def test_weights_are_a_mean_over_training_nodes(path_graph: Graph) -> None:
 
 
 def test_without_training_nodes_the_loss_is_the_callers_own() -> None:
-    graph = Graph.from_edges(np.array([[0, 1], [1, 0]]), np.ones((2, 1)), name="unlabelled")
+    graph = Graph.from_edges(np.array([[0, 1], [1, 0]]), np.ones((2, 1)), name="unlabeled")
     assert Batch.full(graph, 1).weight.tolist() == [0.0, 0.0]
-    with pytest.raises(GraphError, match=r"graph `unlabelled` has no training nodes; give it labels `y`"):
+    with pytest.raises(GraphError, match=r"graph `unlabeled` has no training nodes; give it labels `y`"):
         loss_weight(graph)
 
 
@@ -118,13 +118,13 @@ def test_all_tensors_of_a_batch_are_listed(block_graph: Graph) -> None:
     assert all(one is other for one, other in zip(batch.tensors(), expected, strict=True))
 
 
-def test_labelled_rows_move_with_their_batch(block_graph: Graph) -> None:
+def test_labeled_rows_move_with_their_batch(block_graph: Graph) -> None:
     batch, meta = Batch.full(block_graph, 1, label_step=True), torch.device("meta")
-    labelled = batch.labelled
-    assert labelled is not None
-    torch.testing.assert_close(labelled.adj.to_dense(), block_graph.adj.to_dense()[labelled.rows])
-    torch.testing.assert_close(labelled.transposed.to_dense(), labelled.adj.to_dense().T)
-    parts = [labelled.rows] + [t for m in (labelled.adj, labelled.transposed) for t in (m.rowptr, m.col, m.value)]
+    labeled = batch.labeled
+    assert labeled is not None
+    torch.testing.assert_close(labeled.adj.to_dense(), block_graph.adj.to_dense()[labeled.rows])
+    torch.testing.assert_close(labeled.transposed.to_dense(), labeled.adj.to_dense().T)
+    parts = [labeled.rows] + [t for m in (labeled.adj, labeled.transposed) for t in (m.rowptr, m.col, m.value)]
     assert all(one is other for one, other in zip(list(batch.tensors())[-7:], parts, strict=True))
     for there in (batch.to(meta), batch.rest_to(meta)):
         assert {tensor.device for tensor in list(there.tensors())[-7:]} == {meta}

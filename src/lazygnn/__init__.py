@@ -7,13 +7,12 @@ from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.fixed_point import solve
 from lazygnn.graph import Graph
 from lazygnn.history import History, open_history
-from lazygnn.history.warmstart import Drift, Mix
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods import build, resolve
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.ops import Csr
 from lazygnn.partitioning import partition
-from lazygnn.propagation import LazyPropagation, diffuse
+from lazygnn.propagation import Drift, LazyPropagation, Mix, diffuse
 from lazygnn.propagation.response import Response, fit_response
 from lazygnn.training import Trainer, evaluate, infer
 

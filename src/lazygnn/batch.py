@@ -17,7 +17,7 @@ from lazygnn.ops import Adjacency, Csr, find_device
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class Labeled:
     """The targets that the loss looks at, `K` of them, for a last step on these alone."""
 
     rows: Tensor  # [K], places among the targets
@@ -27,7 +27,7 @@ class Labelled:
     # not empty once a gradient was checked; shared with copies on other devices
     checks: list[bool] = field(default_factory=list, repr=False)
 
-    def map(self, move: Callable[[Any], Any]) -> "Labelled":
+    def map(self, move: Callable[[Any], Any]) -> "Labeled":
         """The same rows with each part replaced by what `move` makes of it."""
         return replace(self, rows=move(self.rows), adj=move(self.adj), transposed=move(self.transposed))
 
@@ -44,7 +44,7 @@ class Batch:
     adjs: Sequence[Adjacency]
     whole: bool = False  # whether this is the whole graph; the matrices of a part do not show it
     lasting: bool = False  # whether the loader returns this very batch again, so that a step on it can be replayed
-    labelled: Labelled | None = None  # for a pass that takes one step more
+    labeled: Labeled | None = None  # for a pass that takes one step more
     transposed: Sequence[Adjacency] | None = None  # matrices of the backward pass, where `adjs` are not symmetric
 
     @property
@@ -76,7 +76,7 @@ class Batch:
 
     def tensors(self) -> Iterator[Tensor]:
         """Yields all tensors of the batch."""
-        last = () if self.labelled is None else (self.labelled.rows, self.labelled.adj, self.labelled.transposed)
+        last = () if self.labeled is None else (self.labeled.rows, self.labeled.adj, self.labeled.transposed)
         for part in (self.x, self.y, self.weight, self.nodes, *self.adjs, *(self.transposed or ()), *last):
             yield from tensors_of(part)
 
@@ -89,7 +89,7 @@ class Batch:
             weight=move(self.weight),
             nodes=move(self.nodes),
             adjs=[moved[id(adj)] for adj in self.adjs],
-            labelled=None if self.labelled is None else self.labelled.map(move),
+            labeled=None if self.labeled is None else self.labeled.map(move),
             transposed=None if self.transposed is None else [moved[id(adj)] for adj in self.transposed],
         )
 
@@ -97,7 +97,7 @@ class Batch:
         return (
             f"Batch(num_targets={self.num_targets}, num_nodes={len(self.nodes)}, num_layers={len(self.adjs)}, "
             f"in_channels={self.x.shape[1]}, whole={self.whole}, device={str(self.nodes.device)!r}"
-            f"{'' if self.labelled is None else ', label_step=True'})"
+            f"{'' if self.labeled is None else ', label_step=True'})"
         )
 
     @staticmethod
@@ -119,17 +119,17 @@ class Batch:
             adjs=[graph.adj] * num_layers,
             whole=True,
             lasting=True,
-            labelled=_labelled(graph) if label_step else None,
+            labeled=_labeled(graph) if label_step else None,
         )
 
 
-def _labelled(graph: Graph) -> Labelled:
+def _labeled(graph: Graph) -> Labeled:
     # a graph without any is refused here
     num_train = graph.num_train
     rows = graph.masks["train"].nonzero()[:, 0]
     assert len(rows) == num_train
     adj = graph.adj.select(rows)
-    return Labelled(rows, adj, adj.T)
+    return Labeled(rows, adj, adj.T)
 
 
 def tensors_of(part: Tensor | Csr) -> tuple[Tensor, ...]:

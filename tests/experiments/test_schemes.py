@@ -8,8 +8,8 @@ from experiments import schemes
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import open_history
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
-from lazygnn.propagation import LazyPropagation
+from lazygnn.history.warmstart import WarmStart
+from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import Response, fit_response
 
 N = 60

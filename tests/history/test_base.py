@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lazygnn.history import NoHistory, StoredHistory, pad_rows
 from lazygnn.history.codec import DTYPES
-from lazygnn.history.warmstart import Drift, Mix
+from lazygnn.propagation import Drift, Mix
 
 OpenHistory = Callable[..., StoredHistory]
 # a row of one channel is exact in int8 up to the rounding of its scale; the others hold small whole numbers exactly
@@ -95,7 +95,7 @@ def test_age_counts_pushes_since_a_row_was_written(opened: OpenHistory) -> None:
 def test_bytes_are_rows_times_width(opened: OpenHistory, start: Mix | Drift, dtype: torch.dtype) -> None:
     history = opened(100, 7, start)
     scales = 4 * 100 if dtype == torch.int8 else 0
-    assert history.num_bytes == (1 + start.keeps_inputs) * (100 * 7 * dtype.itemsize + scales)
+    assert history.num_bytes == (1 + start.stores_inputs) * (100 * 7 * dtype.itemsize + scales)
 
 
 def test_rows_come_in_the_compute_type(opened: OpenHistory) -> None:

@@ -8,7 +8,7 @@ import torch
 from lazygnn.history import open_history
 from lazygnn.history.codec import Codec
 from lazygnn.history.device import DeviceStore
-from lazygnn.history.warmstart import Drift
+from lazygnn.propagation import Drift
 
 
 def test_all_tiers_of_a_cpu_work_in_place_and_start_no_thread() -> None:

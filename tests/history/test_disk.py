@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lazygnn.history import HistoryFileError, StoredHistory, open_history
-from lazygnn.history.warmstart import Drift, Mix
+from lazygnn.propagation import Drift, Mix
 
 
 def open_disk(folder: Path, num_nodes: int = 1000, dtype: torch.dtype = torch.float32) -> StoredHistory:

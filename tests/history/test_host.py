@@ -18,7 +18,7 @@ from lazygnn.history.codec import Codec
 from lazygnn.history.device import DeviceStore
 from lazygnn.history.host import AHEAD, HostStore
 from lazygnn.history.pinned import PinnedStore
-from lazygnn.history.warmstart import Mix
+from lazygnn.propagation import Mix
 
 SlowStore = Callable[..., HostStore]
 FLOAT = Codec(torch.float32, torch.float32)

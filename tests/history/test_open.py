@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from lazygnn.history import NoHistory, named_histories, open_history
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
+from lazygnn.history.warmstart import WarmStart
+from lazygnn.propagation import Drift, Mix
 
 PRODUCTS = (2_449_029, 47)
 

@@ -7,7 +7,7 @@ import torch
 
 from lazygnn.history import StoredHistory, Tier, open_history
 from lazygnn.history.pinned import PinnedStore, map_pinned
-from lazygnn.history.warmstart import Drift, Mix
+from lazygnn.propagation import Drift, Mix
 from lazygnn.run.checkpoint import CheckpointFolder
 
 pytestmark = [

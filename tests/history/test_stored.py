@@ -9,7 +9,7 @@ from torch import Tensor
 from lazygnn.history import StoredHistory, open_history
 from lazygnn.history.codec import Codec
 from lazygnn.history.device import DeviceStore
-from lazygnn.history.warmstart import Drift, Mix
+from lazygnn.propagation import Drift, Mix
 
 OpenHistory = Callable[..., StoredHistory]
 
@@ -124,7 +124,7 @@ def test_a_state_is_all_tensors() -> None:
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
     history = open_history(3, 2, Mix(0.5))
     push_ones(history, 0, 1, 2)
-    with pytest.raises(ValueError, match=r"keeps values\.rows, pushed, .*; the state given holds values\.rows, inputs"):
+    with pytest.raises(ValueError, match=r"stores values\.rows, pushed, .*; the state given holds values\.rows, inputs"):
         history.load_state_dict(open_history(3, 2, Drift()).state_dict())
     with pytest.raises(ValueError, match="the state given holds nothing"):
         history.load_state_dict({})
@@ -150,11 +150,11 @@ def test_the_input_of_a_start_comes_if_asked_for() -> None:
     history = open_history(3, 1, Drift())
     push_ones(history, 0, 1, 2)
     nodes, fresh = torch.tensor([2, 0, 1]), torch.tensor([[5.0], [7.0]])
-    with_then, alone = (history.start(nodes, 1, fresh, with_then=asked) for asked in (True, False))
-    assert with_then.then is not None
-    assert with_then.then.tolist() == [[1], [7]]
-    assert alone.then is None
-    assert torch.equal(with_then.x, alone.x)
+    with_previous, alone = (history.start(nodes, 1, fresh, with_previous=asked) for asked in (True, False))
+    assert with_previous.previous is not None
+    assert with_previous.previous.tolist() == [[1], [7]]
+    assert alone.previous is None
+    assert torch.equal(with_previous.x, alone.x)
 
 
 @pytest.mark.parametrize(("dtype", "in_place"), [(torch.bfloat16, True), (torch.int8, False)])

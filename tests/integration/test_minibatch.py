@@ -8,9 +8,9 @@ from torch import Tensor
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
+from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader.cluster import ClusterLoader, Halo
-from lazygnn.propagation import LazyPropagation, diffuse
+from lazygnn.propagation import Drift, LazyPropagation, Mix, diffuse
 
 N, C, ALPHA = 60, 3, 0.15
 PTR = torch.tensor([0, 10, 25, 26, 45, 60])

@@ -18,8 +18,8 @@ def test_every_epoch_has_the_whole_graph_as_its_batch(block_graph: Graph) -> Non
 
 def test_the_loss_of_a_label_step_is_the_same_in_every_step(block_graph: Graph) -> None:
     plain = FullLoader(block_graph, 1)
-    assert plain.batch.labelled is None
-    label_step = FullLoader(block_graph, 1, label_step=True).batch.labelled
+    assert plain.batch.labeled is None
+    label_step = FullLoader(block_graph, 1, label_step=True).batch.labeled
     assert label_step is not None
     assert label_step.same_loss
     assert torch.equal(label_step.rows, block_graph.masks["train"].nonzero()[:, 0])

@@ -9,10 +9,9 @@ from torch_geometric.data import Data
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import open_history
-from lazygnn.history.warmstart import Drift
 from lazygnn.loader import ClusterLoader, from_pyg_batch
 from lazygnn.models.decoupled import LazyGNN
-from lazygnn.propagation import LazyPropagation
+from lazygnn.propagation import Drift, LazyPropagation
 
 
 def edges_of(graph: Graph) -> Tensor:

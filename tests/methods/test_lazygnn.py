@@ -8,9 +8,8 @@ from lazygnn.config import Config
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory, StoredHistory
-from lazygnn.history.warmstart import Drift, Mix
 from lazygnn.methods import Built, build, resolve
-from lazygnn.propagation import LazyPropagation, diffuse
+from lazygnn.propagation import Drift, LazyPropagation, Mix, diffuse
 from lazygnn.propagation.response import Response, fit_response
 
 Make = Callable[..., Built]
@@ -111,8 +110,8 @@ def test_gradients_for_the_halo_change_nothing_without_a_halo(unchecked: Uncheck
 def test_a_step_is_taken_on_labeled_rows_on_request(make: Make, block_graph: Graph, values: dict[str, Any]) -> None:
     built = make("lazygnn", label_step=True, num_layers=1, dropout=0.0, **values)
     (batch,) = built.loader
-    assert batch.labelled is not None
-    assert torch.equal(batch.labelled.rows, block_graph.masks["train"].nonzero()[:, 0])
+    assert batch.labeled is not None
+    assert torch.equal(batch.labeled.rows, block_graph.masks["train"].nonzero()[:, 0])
     prop, x = built.model.propagation, torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
     assert isinstance(prop, LazyPropagation)
     out = prop.train()(x, batch)
@@ -121,7 +120,7 @@ def test_a_step_is_taken_on_labeled_rows_on_request(make: Make, block_graph: Gra
     twice = response.start * x
     for weight in response.sources:
         twice = diffuse([block_graph.adj], twice, weight * x, 0.1)
-    torch.testing.assert_close(out[batch.labelled.rows], twice[batch.labelled.rows])
+    torch.testing.assert_close(out[batch.labeled.rows], twice[batch.labeled.rows])
     if not values:
         assert prop.response == fit_response(block_graph.adj, 0.1, 1, further=1, beta=1 - 0.9**0.5)
 
@@ -147,7 +146,7 @@ def test_a_step_on_labeled_rows_has_its_conditions(
     with pytest.raises(ConfigError, match=message):
         resolve("lazygnn", "block", values | {"label_step": True})
     # by default it is left out
-    assert next(iter(build(unchecked("lazygnn", **values), block_graph).loader)).labelled is None
+    assert next(iter(build(unchecked("lazygnn", **values), block_graph).loader)).labeled is None
     # a configuration that was not resolved here
     with pytest.raises(ConfigError, match=message):
         build(unchecked("lazygnn", **values, label_step=True), block_graph)

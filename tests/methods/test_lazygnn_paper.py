@@ -4,9 +4,8 @@ import pytest
 
 from lazygnn.errors import ConfigError
 from lazygnn.history import StoredHistory
-from lazygnn.history.warmstart import Mix
 from lazygnn.methods import Built, resolve
-from lazygnn.propagation import LazyPropagation
+from lazygnn.propagation import LazyPropagation, Mix
 
 MakeLazy = Callable[..., LazyPropagation]
 

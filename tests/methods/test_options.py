@@ -6,11 +6,11 @@ import torch
 
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
-from lazygnn.history.warmstart import Mix
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods import Built, Place, find_method, method_options, place_graph, resolve
 from lazygnn.methods.base import Cut, MethodOptions
 from lazygnn.methods.options import ClusterOptions, GASOptions, HistoryOptions
+from lazygnn.propagation import Mix
 
 CPU = torch.device("cpu")
 Make = Callable[..., Built]

@@ -10,13 +10,12 @@ from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, Start, StoredHistory
-from lazygnn.history.warmstart import Mix
 from lazygnn.loader import ClusterLoader
 from lazygnn.methods import build, resolve
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.models.layers import Linear, NormKind
-from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation
+from lazygnn.propagation import ExactPropagation, LazyPropagation, Mix, NoPropagation
 from lazygnn.propagation.response import fit_response
 from lazygnn.training import evaluate
 
@@ -25,7 +24,7 @@ class Untouchable(History):
     """A history that raises an error when it is used."""
 
     def start(
-        self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
+        self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_previous: bool = True
     ) -> Start:
         raise AssertionError("a history was read")
 

@@ -10,10 +10,10 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import History, open_history
-from lazygnn.history.warmstart import Mix
 from lazygnn.models import GCNII
 from lazygnn.models.gcnii import GCN2Layer
 from lazygnn.models.layers import NormKind
+from lazygnn.propagation import Mix
 
 
 def make(

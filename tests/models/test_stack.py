@@ -12,7 +12,6 @@ from lazygnn import inference
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
-from lazygnn.history.warmstart import Mix
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.models import GCN, SAGE, Stack
 from lazygnn.models.gcn import GCNLayer
@@ -20,6 +19,7 @@ from lazygnn.models.layers import Linear, NormKind
 from lazygnn.models.sage import SAGELayer, mean_of_neighbors
 from lazygnn.models.stack import Layer
 from lazygnn.ops import Adjacency, Csr, aggregate
+from lazygnn.propagation import Mix
 
 N = 60
 

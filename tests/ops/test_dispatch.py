@@ -52,7 +52,7 @@ def test_products_that_the_kernels_lack_use_the_reference(kernels: ModuleType) -
         assert dispatch._products(matrix(), tensor(), tensor(requires_grad=True)) is kernels
 
 
-def test_a_small_product_uses_the_kernels_only_if_it_is_replayed(
+def test_a_small_product_uses_the_kernels_only_if_it_is_replaying(
     kernels: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dispatch, "_LARGE_PRODUCT", 20)
@@ -61,7 +61,7 @@ def test_a_small_product_uses_the_kernels_only_if_it_is_replayed(
     monkeypatch.setattr(dispatch, "_replayed", False)
     assert dispatch._products(matrix(9), tensor()) is reference
     assert dispatch._products(matrix(10), tensor()) is kernels
-    with dispatch.to_be_replayed(), ThreadPoolExecutor(1) as other:
+    with dispatch.replaying(), ThreadPoolExecutor(1) as other:
         assert dispatch._products(matrix(9), tensor()) is kernels
         # A backward pass runs in another thread.
         assert other.submit(dispatch._products, matrix(9), tensor()).result() is kernels
@@ -103,13 +103,13 @@ def test_rows_in_host_memory_use_the_kernels_whatever_their_type(
     host = ModuleType("host_rows")
     monkeypatch.setattr(dispatch, "import_module", {"lazygnn.ops.triton.host_rows": host}.get)
     for dtype in (torch.float32, torch.bfloat16, torch.int8, torch.float64):
-        assert dispatch.far_rows(tensor(dtype=dtype)) is host
-    assert dispatch.far_rows(tensor(is_cuda=False)) is reference
+        assert dispatch.host_rows(tensor(dtype=dtype)) is host
+    assert dispatch.host_rows(tensor(is_cuda=False)) is reference
     monkeypatch.setattr(dispatch, "_triton_products", lambda: None)
-    assert dispatch.far_rows(tensor()) is reference
+    assert dispatch.host_rows(tensor()) is reference
     monkeypatch.setattr(dispatch, "_triton_products", lambda: kernels)
     monkeypatch.setenv("LAZYGNN_KERNELS", "reference")
-    assert dispatch.far_rows(tensor()) is reference
+    assert dispatch.host_rows(tensor()) is reference
 
 
 def test_a_broken_triton_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,10 +173,10 @@ def test_an_activation_that_is_not_replayed_must_be_large(monkeypatch: pytest.Mo
     monkeypatch.setattr(dispatch, "_replayed", False)
     assert dispatch.activations(rows_on_a_device()) is None
     assert dispatch.activations(rows_on_a_device(numel=lambda: 2**27)) is module
-    with dispatch.to_be_replayed():
-        assert dispatch.is_replayed()
+    with dispatch.replaying():
+        assert dispatch.is_replaying()
         assert dispatch.activations(rows_on_a_device()) is module
-    assert not dispatch.is_replayed()
+    assert not dispatch.is_replaying()
     assert dispatch.activations(rows_on_a_device()) is None
 
 
@@ -208,7 +208,7 @@ def test_the_kernel_modules_can_be_imported() -> None:
     found = [
         dispatch.activations(rows_on_a_device()),
         dispatch.history_rows(tensor()),
-        dispatch.far_rows(tensor()),
+        dispatch.host_rows(tensor()),
     ]
     names = ["activations", "history_rows", "host_rows"]
     assert [module and module.__name__ for module in found] == [f"lazygnn.ops.triton.{name}" for name in names]

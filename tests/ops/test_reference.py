@@ -120,15 +120,15 @@ def test_a_chain_is_its_steps_and_gives_the_rows_reached(reach: list[int]) -> No
 
 
 def test_a_share_mixes_the_source_with_the_past() -> None:
-    a, (x, source, past) = random_matrix(6, 6), (random_rows(6, 3, seed) for seed in range(3))
-    mixed = 0.3 * source + 0.7 * past
-    torch.testing.assert_close(step(a, x, source, 0.2, share=0.3, past=past), step(a, x, mixed, 0.2))
-    torch.testing.assert_close(step(a, x, source, 0.2, share=0.3), step(a, x, 0.3 * source, 0.2))
-    one = step(a, x, source, 0.2, share=0.3, past=past)
-    two = step(a, one, source, 0.2, share=1.2, past=past)
-    assert torch.equal(run_steps([a, a], x, source, 0.2, shares=[0.3, 1.2], past=past), two)
+    a, (x, source, previous) = random_matrix(6, 6), (random_rows(6, 3, seed) for seed in range(3))
+    mixed = 0.3 * source + 0.7 * previous
+    torch.testing.assert_close(step(a, x, source, 0.2, weight=0.3, previous=previous), step(a, x, mixed, 0.2))
+    torch.testing.assert_close(step(a, x, source, 0.2, weight=0.3), step(a, x, 0.3 * source, 0.2))
+    one = step(a, x, source, 0.2, weight=0.3, previous=previous)
+    two = step(a, one, source, 0.2, weight=1.2, previous=previous)
+    assert torch.equal(run_steps([a, a], x, source, 0.2, weights=[0.3, 1.2], previous=previous), two)
     with pytest.raises(ValueError, match="longer"):
-        run_steps([a], x, source, 0.2, shares=[0.3, 1.2], past=past)
+        run_steps([a], x, source, 0.2, weights=[0.3, 1.2], previous=previous)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

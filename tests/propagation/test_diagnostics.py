@@ -8,8 +8,8 @@ from torch import Tensor
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory, open_history
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
-from lazygnn.propagation import ExactPropagation, LazyPropagation
+from lazygnn.history.warmstart import WarmStart
+from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Mix
 
 N, C, ALPHA = 40, 3, 0.1
 
@@ -55,7 +55,7 @@ def test_the_stored_solution_is_compared_with_that_of_its_inputs(graph: Graph, s
     """A history without inputs is compared with the inputs of now."""
     prop, x, now = lazy(start), random_rows(0), random_rows(2)
     out = prop(x, Batch.full(graph, 2))
-    inputs = x if start.keeps_inputs else now
+    inputs = x if start.stores_inputs else now
     expected = float((out - exact(graph, inputs)).norm() / exact(graph, inputs).norm())
     found = prop.diagnose(graph.adj, lambda: now)
     assert found == {"fixed_point_error": pytest.approx(expected, abs=2e-3)}

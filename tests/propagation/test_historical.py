@@ -12,13 +12,12 @@ from lazygnn import inference
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import History, StoredHistory, named_histories, open_history
-from lazygnn.history.warmstart import Mix
 from lazygnn.loader import ClusterLoader
 from lazygnn.methods import Built, build, resolve
 from lazygnn.model import Model
 from lazygnn.models import GCN, GCNII, MLP, Decoupled
 from lazygnn.ops import Csr
-from lazygnn.propagation import ExactPropagation, HistoricalPropagation, LayerMemory
+from lazygnn.propagation import ExactPropagation, HistoricalPropagation, LayerMemory, Mix
 from lazygnn.training.trainer import EpochReport, Trainer
 
 N, L = 60, 3

@@ -5,16 +5,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazygnn.batch import Batch, Labelled
+from lazygnn.batch import Batch, Labeled
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
 from lazygnn.history.codec import Codec
 from lazygnn.history.device import DeviceStore
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
+from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import FullLoader
-from lazygnn.ops import to_be_replayed
-from lazygnn.propagation import LazyPropagation, diffuse, label_step
+from lazygnn.ops import replaying
+from lazygnn.propagation import Drift, LazyPropagation, Mix, diffuse, label_step
 from lazygnn.propagation.response import Response, fit_response
 
 ALPHA = 0.1
@@ -55,19 +55,19 @@ def solution(graph: Graph, x: Tensor) -> Tensor:
 
 
 @pytest.fixture
-def labelled_graph(graph: Graph) -> Graph:
+def labeled_graph(graph: Graph) -> Graph:
     train = torch.arange(N) % 3 == 0
     return Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, {"train": train})
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])
 @pytest.mark.parametrize("beta", [0.0, 0.3])
-def test_a_step_on_labelled_rows_is_the_last_one_of_the_polynomial(
-    labelled_graph: Graph, num_layers: int, beta: float
+def test_a_step_on_labeled_rows_is_the_last_one_of_the_polynomial(
+    labeled_graph: Graph, num_layers: int, beta: float
 ) -> None:
-    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
-    response = fit_response(labelled_graph.adj, ALPHA, num_layers, further=1, beta=beta)
-    prop, batch = lazy(response, beta), Batch.full(labelled_graph, num_layers, label_step=True)
+    adj, train = labeled_graph.adj.to_dense(), labeled_graph.masks["train"]
+    response = fit_response(labeled_graph.adj, ALPHA, num_layers, further=1, beta=beta)
+    prop, batch = lazy(response, beta), Batch.full(labeled_graph, num_layers, label_step=True)
     before, after = rows(0), rows(1)
     prop(before, batch)
     assert isinstance(prop.features, StoredHistory)
@@ -84,7 +84,7 @@ def test_a_step_on_labelled_rows_is_the_last_one_of_the_polynomial(
     for _ in range(400):
         out = prop(after, batch)
     if beta == 0:
-        torch.testing.assert_close(out, solution(labelled_graph, after), rtol=0, atol=1e-12)
+        torch.testing.assert_close(out, solution(labeled_graph, after), rtol=0, atol=1e-12)
 
 
 class SlowStore(DeviceStore):
@@ -101,8 +101,8 @@ class SlowStore(DeviceStore):
 
 @pytest.mark.parametrize("slow", [False, True])
 @pytest.mark.parametrize("num_layers", [0, 2])
-def test_what_is_stored_and_what_came_in_lack_the_step_on_labelled_rows(
-    labelled_graph: Graph, num_layers: int, slow: bool
+def test_what_is_stored_and_what_came_in_lack_the_step_on_labeled_rows(
+    labeled_graph: Graph, num_layers: int, slow: bool
 ) -> None:
     codec = Codec(torch.float64, torch.float64)
     parts = [{"rows": torch.zeros(N, C, dtype=torch.float64)} for _ in range(2)]
@@ -110,37 +110,37 @@ def test_what_is_stored_and_what_came_in_lack_the_step_on_labelled_rows(
     values, inputs = (kind(part, codec, torch.device("cpu")) for part in parts)
     prop = LazyPropagation(ALPHA, StoredHistory(Drift(0.0), values, inputs))
     x = rows(0)
-    out = prop(x, Batch.full(labelled_graph, num_layers, label_step=True))
+    out = prop(x, Batch.full(labeled_graph, num_layers, label_step=True))
     assert torch.equal(x, rows(0))
-    kept, train = values.state()["rows"], labelled_graph.masks["train"]
-    torch.testing.assert_close(kept, diffuse([labelled_graph.adj] * num_layers, x, x, ALPHA), rtol=0, atol=1e-12)
-    further = diffuse([labelled_graph.adj], kept, x, ALPHA)
+    kept, train = values.state()["rows"], labeled_graph.masks["train"]
+    torch.testing.assert_close(kept, diffuse([labeled_graph.adj] * num_layers, x, x, ALPHA), rtol=0, atol=1e-12)
+    further = diffuse([labeled_graph.adj], kept, x, ALPHA)
     torch.testing.assert_close(out, torch.where(train.unsqueeze(1), further, kept), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2])
-def test_the_gradient_of_labelled_rows_is_their_polynomial(labelled_graph: Graph, num_layers: int) -> None:
-    adj, train = labelled_graph.adj.to_dense(), labelled_graph.masks["train"]
-    response = fit_response(labelled_graph.adj, ALPHA, num_layers, further=1)
-    prop, batch = lazy(response), Batch.full(labelled_graph, num_layers, label_step=True)
+def test_the_gradient_of_labeled_rows_is_their_polynomial(labeled_graph: Graph, num_layers: int) -> None:
+    adj, train = labeled_graph.adj.to_dense(), labeled_graph.masks["train"]
+    response = fit_response(labeled_graph.adj, ALPHA, num_layers, further=1)
+    prop, batch = lazy(response), Batch.full(labeled_graph, num_layers, label_step=True)
     grad, leaf = rows(5) * train.unsqueeze(1), rows(1).requires_grad_()
     prop(leaf, batch).backward(grad)
     assert leaf.grad is not None
     torch.testing.assert_close(leaf.grad, polynomial(response.polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
 
 
-def test_a_loss_on_rows_that_have_not_taken_the_step_is_refused(labelled_graph: Graph) -> None:
-    prop, batch = lazy(None), Batch.full(labelled_graph, 1, label_step=True)
-    train = labelled_graph.masks["train"].unsqueeze(1)
+def test_a_loss_on_rows_that_have_not_taken_the_step_is_refused(labeled_graph: Graph) -> None:
+    prop, batch = lazy(None), Batch.full(labeled_graph, 1, label_step=True)
+    train = labeled_graph.masks["train"].unsqueeze(1)
     for _ in range(2):
         prop(rows(0).requires_grad_(), batch).backward(rows(1) * train)
         with pytest.raises(ConfigError, match="a gradient outside the training nodes; pass `label_step=False`"):
             prop(rows(0).requires_grad_(), batch).backward(rows(1))
 
 
-def test_plain_steps_take_a_step_on_labelled_rows_too(labelled_graph: Graph) -> None:
-    adj, train, x = labelled_graph.adj.to_dense(), labelled_graph.masks["train"], rows(0).requires_grad_()
-    out = lazy(None)(x, Batch.full(labelled_graph, 1, label_step=True))
+def test_plain_steps_take_a_step_on_labeled_rows_too(labeled_graph: Graph) -> None:
+    adj, train, x = labeled_graph.adj.to_dense(), labeled_graph.masks["train"], rows(0).requires_grad_()
+    out = lazy(None)(x, Batch.full(labeled_graph, 1, label_step=True))
     grad = rows(5) * train.unsqueeze(1)
     out.backward(grad)
     twice = polynomial(Response.plain(2).polynomial(ALPHA), adj, x.detach())
@@ -149,49 +149,49 @@ def test_plain_steps_take_a_step_on_labelled_rows_too(labelled_graph: Graph) -> 
     torch.testing.assert_close(x.grad, polynomial(Response.plain(2).polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
 
 
-def test_a_step_on_labelled_rows_keeps_no_gradient(labelled_graph: Graph) -> None:
+def test_a_step_on_labeled_rows_keeps_no_gradient(labeled_graph: Graph) -> None:
     def store(start: WarmStart) -> StoredHistory:
         return open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64)
 
     features = store(Mix(0.5))
-    prop, batch = LazyPropagation(ALPHA, features, store(Mix(0.5))), Batch.full(labelled_graph, 1, label_step=True)
+    prop, batch = LazyPropagation(ALPHA, features, store(Mix(0.5))), Batch.full(labeled_graph, 1, label_step=True)
     with pytest.raises(ConfigError, match="with `label_step=False`, or store no gradients: `gradients=None`"):
         prop(rows(0).requires_grad_(), batch)
     assert int(features.num_pushes) == 0
     assert repr(batch).endswith(", label_step=True)")
 
 
-def test_a_response_counts_the_step_on_labelled_rows(labelled_graph: Graph) -> None:
-    prop = lazy(fit_response(labelled_graph.adj, ALPHA, 1))
+def test_a_response_counts_the_step_on_labeled_rows(labeled_graph: Graph) -> None:
+    prop = lazy(fit_response(labeled_graph.adj, ALPHA, 1))
     with pytest.raises(ConfigError, match=r"takes 1 and 1; call `fit\(adj, num_layers=1, label_step=True\)`"):
-        prop(rows(0), Batch.full(labelled_graph, 1, label_step=True))
+        prop(rows(0), Batch.full(labeled_graph, 1, label_step=True))
 
 
-def check_gradient(grad: Tensor, labelled: Labelled, graph: Graph) -> Tensor:
-    return label_step.backward(grad, labelled, [graph.adj], [1.0, 0.0, 0.0])
+def check_gradient(grad: Tensor, labeled: Labeled, graph: Graph) -> Tensor:
+    return label_step.backward(grad, labeled, [graph.adj], [1.0, 0.0, 0.0])
 
 
-def test_the_gradient_of_a_constant_loss_is_checked_once(labelled_graph: Graph) -> None:
-    labelled = FullLoader(labelled_graph, 1, label_step=True).batch.labelled
-    assert labelled is not None
+def test_the_gradient_of_a_constant_loss_is_checked_once(labeled_graph: Graph) -> None:
+    labeled = FullLoader(labeled_graph, 1, label_step=True).batch.labeled
+    assert labeled is not None
     elsewhere = torch.ones(N, 2, dtype=torch.float64)
     with pytest.raises(ConfigError, match="pass `label_step=False`"):
-        check_gradient(elsewhere, labelled, labelled_graph)
-    check_gradient(torch.zeros_like(elsewhere), labelled, labelled_graph)
-    expected = elsewhere * labelled_graph.masks["train"].unsqueeze(1)
-    torch.testing.assert_close(check_gradient(elsewhere, labelled, labelled_graph), expected)
+        check_gradient(elsewhere, labeled, labeled_graph)
+    check_gradient(torch.zeros_like(elsewhere), labeled, labeled_graph)
+    expected = elsewhere * labeled_graph.masks["train"].unsqueeze(1)
+    torch.testing.assert_close(check_gradient(elsewhere, labeled, labeled_graph), expected)
 
 
-def test_the_gradient_of_a_replayed_step_is_checked_once_wherever_the_batch_goes(labelled_graph: Graph) -> None:
-    labelled = Batch.full(labelled_graph, 1, label_step=True).labelled
-    assert labelled is not None
+def test_the_gradient_of_a_replayed_step_is_checked_once_wherever_the_batch_goes(labeled_graph: Graph) -> None:
+    labeled = Batch.full(labeled_graph, 1, label_step=True).labeled
+    assert labeled is not None
     elsewhere = torch.ones(N, 2, dtype=torch.float64)
     with pytest.raises(ConfigError, match="a gradient outside the training nodes; pass `label_step=False`"):
-        check_gradient(elsewhere, labelled, labelled_graph)
-    with to_be_replayed():
+        check_gradient(elsewhere, labeled, labeled_graph)
+    with replaying():
         with pytest.raises(ConfigError, match="pass `label_step=False`"):
-            check_gradient(elsewhere, labelled, labelled_graph)
-        check_gradient(torch.zeros_like(elsewhere), labelled.map(lambda part: part), labelled_graph)
-        check_gradient(elsewhere, labelled, labelled_graph)
+            check_gradient(elsewhere, labeled, labeled_graph)
+        check_gradient(torch.zeros_like(elsewhere), labeled.map(lambda part: part), labeled_graph)
+        check_gradient(elsewhere, labeled, labeled_graph)
     with pytest.raises(ConfigError, match="pass `label_step=False`"):
-        check_gradient(elsewhere, labelled, labelled_graph)
+        check_gradient(elsewhere, labeled, labeled_graph)

@@ -13,9 +13,9 @@ from lazygnn.batch import Batch
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import History, NoHistory, Start, StoredHistory, open_history
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
+from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import ClusterLoader
-from lazygnn.propagation import ExactPropagation, LazyPropagation, NoPropagation, diffuse
+from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Mix, NoPropagation, diffuse
 
 N, C, ALPHA = 40, 3, 0.1
 
@@ -198,7 +198,7 @@ def test_permuting_the_nodes_permutes_the_result(x: Tensor, grad: Tensor) -> Non
 def test_evaluation_reads_no_history_and_solves_for_the_fixed_point(graph: Graph, x: Tensor) -> None:
     class Poisoned(NoHistory):
         def start(
-            self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
+            self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_previous: bool = True
         ) -> Start:
             raise AssertionError("evaluation looked into a history")
 

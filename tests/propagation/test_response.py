@@ -11,9 +11,8 @@ from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory, open_history
-from lazygnn.history.warmstart import Drift, Mix
 from lazygnn.loader import ClusterLoader
-from lazygnn.propagation import LazyPropagation
+from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import Response, fit_response, steady_response
 
 ALPHA = 0.1
@@ -239,10 +238,10 @@ def test_a_propagation_fits_its_own_alpha_and_beta(graph: Graph, beta: float, la
 
 def test_a_fit_needs_a_history_that_stores_inputs(graph: Graph) -> None:
     mixing = open_history(N, C, Mix(0.5), dtype=torch.float64, compute_dtype=torch.float64)
-    with pytest.raises(ConfigError, match=r"needs a history that stores inputs, Mix\(weight=0.5\) stores none"):
+    with pytest.raises(ConfigError, match=r"needs a history that stores inputs, Mix\(beta=0.5\) stores none"):
         LazyPropagation(ALPHA, mixing).fit(graph.adj, 2)
     drifting = open_history(N, C, Drift(), dtype=torch.float64, compute_dtype=torch.float64)
-    with pytest.raises(ConfigError, match=r"Mix\(weight=0.5\) stores none; open it with `Drift"):
+    with pytest.raises(ConfigError, match=r"Mix\(beta=0.5\) stores none; open it with `Drift"):
         LazyPropagation(ALPHA, drifting, mixing).fit(graph.adj, 2)
 
 
@@ -274,8 +273,8 @@ def test_gradients_kept_for_the_halo_carry_over_cut_edges(graph: Graph, fitted: 
     assert errors[False] > 3 * errors[True]
 
 
-def test_a_mix_that_keeps_no_inputs_knows_no_change() -> None:
-    with pytest.raises(ValueError, match=r"Mix\(weight=0.5\) keeps no inputs, so a change .* got 0.8"):
+def test_a_mix_without_inputs_refuses_a_weight_of_the_change() -> None:
+    with pytest.raises(ValueError, match=r"Mix\(beta=0.5\) stores no inputs, so a change .* got 0.8"):
         Mix(0.5).targets(rows(0), rows(1), None, 0.8)
     assert torch.equal(Mix(1.0).targets(rows(0), rows(1), None, 0.8), 0.8 * rows(0))
 
@@ -290,7 +289,7 @@ def test_a_response_is_fitted_to_a_matrix(graph: Graph) -> None:
         fit_response(graph, ALPHA, 2)  # type: ignore[arg-type]
 
 
-def test_a_step_on_labelled_rows_needs_labels(graph: Graph) -> None:
+def test_a_step_on_labeled_rows_needs_labels(graph: Graph) -> None:
     for masks in ({}, {"train": torch.zeros(N, dtype=torch.bool)}):
         bare = Graph(graph.x, graph.y, graph.adj, graph.degree, graph.task, masks)
         with pytest.raises(GraphError, match="has no training nodes; give it labels"):

@@ -14,7 +14,7 @@ from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory
 from lazygnn.history.pinned import PinnedStore
 from lazygnn.methods import METHODS, build, resolve
-from lazygnn.ops import Csr, to_be_replayed
+from lazygnn.ops import Csr, replaying
 from lazygnn.training import EpochReport, Trainer
 from lazygnn.training.capture import CapturedSteps
 from lazygnn.training.replay import Replay, StagedRows
@@ -66,7 +66,7 @@ def make_replay(trainer: Trainer, recorder: Any) -> Replay:
 
 
 @pytest.fixture
-def replaying(recorder: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def replaying_trainer(recorder: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Lets a trainer on a CPU replay as it would on a GPU."""
     monkeypatch.setattr(Trainer, "_make_replay", lambda self: make_replay(self, recorder))
     monkeypatch.setattr(Replay, "is_steady", lambda self, _: not any(h.measure for h in self._histories))
@@ -82,11 +82,11 @@ def graphs_of(trainer: Trainer) -> CapturedSteps:
     "values", [{}, {"num_parts": 1}, {"num_parts": 1, "label_step": True}, {"history_dtype": "int8"}, {"gamma": 0.5}]
 )
 def test_replayed_training_is_ordinary_training_bit_for_bit(
-    block_graph: Graph, replaying: Any, values: dict[str, Any]
+    block_graph: Graph, replaying_trainer: Any, values: dict[str, Any]
 ) -> None:
     replayed = run(make_trainer(block_graph, **values))
     num_batches = values.get("num_parts", 4)
-    assert (replaying.captured, replaying.replayed) == (num_batches, 4 * num_batches)
+    assert (replaying_trainer.captured, replaying_trainer.replayed) == (num_batches, 4 * num_batches)
     plain = make_trainer(block_graph, **values)
     plain._replay = None
     losses, state = run(plain)
@@ -94,36 +94,36 @@ def test_replayed_training_is_ordinary_training_bit_for_bit(
     assert_equal(replayed[1], state)
 
 
-def test_a_diagnosed_epoch_is_not_replayed(block_graph: Graph, replaying: Any) -> None:
+def test_a_diagnosed_epoch_is_not_replayed(block_graph: Graph, replaying_trainer: Any) -> None:
     reports: list[EpochReport] = []
     trainer = make_trainer(block_graph, epochs=6, diagnose_every=3)
     trainer.on_epoch = reports.append
     trainer.run()
     assert [report.laziness is not None for report in reports] == [False, False, True] * 2
-    assert replaying.replayed == 3 * 4
+    assert replaying_trainer.replayed == 3 * 4
     assert all(report.laziness["drift_norm"] > 0 for report in reports if report.laziness)
 
 
 def test_batches_that_never_return_are_not_replayed(
-    block_graph: Graph, replaying: Any, monkeypatch: pytest.MonkeyPatch
+    block_graph: Graph, replaying_trainer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # nor launched as if they were to be
     monkeypatch.setattr(Replay, "_staged_step", lambda *_: pytest.fail("took the step of a graph"))
     run(make_trainer(block_graph, keep_batches=False))
     run(make_trainer(block_graph, method="graphsage", batch_size=5))
-    assert replaying.captured == 0
+    assert replaying_trainer.captured == 0
 
 
-def test_restoring_forgets_what_was_captured(block_graph: Graph, replaying: Any) -> None:
+def test_restoring_forgets_what_was_captured(block_graph: Graph, replaying_trainer: Any) -> None:
     trainer = make_trainer(block_graph)
     expected = run(trainer)[1]
     start = make_trainer(block_graph)
     trainer.restore(*start.checkpoint())
-    captured = replaying.captured
+    captured = replaying_trainer.captured
     torch.manual_seed(0)
     make_trainer(block_graph)
     trainer.run()
-    assert replaying.captured == 2 * captured
+    assert replaying_trainer.captured == 2 * captured
     assert_equal(trainer.checkpoint()[0], expected)
 
 
@@ -151,7 +151,7 @@ PINNED = [
 ]
 
 
-@pytest.mark.usefixtures("replaying", "pinned_histories")
+@pytest.mark.usefixtures("replaying_trainer", "pinned_histories")
 @pytest.mark.parametrize("values", PINNED, ids=str)
 def test_staged_rows_train_as_rows_on_the_device(
     block_graph: Graph, values: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -169,7 +169,7 @@ def test_staged_rows_train_as_rows_on_the_device(
     assert_equal(state, expected)
 
 
-@pytest.mark.usefixtures("replaying", "pinned_histories")
+@pytest.mark.usefixtures("replaying_trainer", "pinned_histories")
 def test_the_next_batch_is_announced_before_a_step_and_writes_are_done_at_its_end(
     block_graph: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,21 +215,21 @@ def places_of(trainer: Trainer, places: dict[int, str], epoch: int) -> list[str]
 
 
 @pytest.mark.usefixtures("pinned_histories")
-def test_steps_are_captured_again_after_a_shelf_has_grown(block_graph: Graph, replaying: Any) -> None:
+def test_steps_are_captured_again_after_a_shelf_has_grown(block_graph: Graph, replaying_trainer: Any) -> None:
     trainer = make_trainer(block_graph)
     assert trainer._replay is not None
     rows = trainer._replay._rows
     captured: list[int] = []
 
     def grow(report: EpochReport) -> None:
-        captured.append(replaying.captured)
+        captured.append(replaying_trainer.captured)
         if report.epoch == 3:
             rows.stage(torch.arange(60), 60)
 
     trainer.on_epoch = grow
     trainer.run()
     assert captured == [0, 4, 4, 8, 8]
-    assert replaying.replayed == 4 * 4
+    assert replaying_trainer.replayed == 4 * 4
     state, plain = trainer.checkpoint()[0], make_trainer(block_graph)
     plain._replay = None
     assert_equal(state, run(plain)[1])
@@ -291,7 +291,7 @@ def test_graphs_train_as_kernels_do(block_graph: Graph, values: dict[str, Any], 
         trainer = make_trainer(block_graph, "cuda", precision=precision, cuda_graphs=choice, **values)
         assert (trainer._replay is not None) == (choice == "auto")
         # the same kernels, which draw the same masks
-        with to_be_replayed():
+        with replaying():
             results.append(run(trainer))
         if trainer._replay is not None:
             # a whole graph in host memory is copied again for every step

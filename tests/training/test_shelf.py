@@ -14,7 +14,8 @@ from torch.utils._pytree import tree_leaves
 from lazygnn.history import StoredHistory, open_history
 from lazygnn.history.codec import Codec
 from lazygnn.history.pinned import PinnedStore
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
+from lazygnn.history.warmstart import WarmStart
+from lazygnn.propagation import Drift, Mix
 from lazygnn.training.replay import StagedRows
 from lazygnn.training.shelf import Shelf, ShelvedStore
 
@@ -103,7 +104,7 @@ def open_far(start: WarmStart, kept: torch.dtype = torch.float32, channels: int 
         parts = {name: torch.zeros(shape, dtype=dtype) for name, (shape, dtype) in layout}
         return PinnedStore(parts, codec, torch.device("cpu"))
 
-    return StoredHistory(start, store(), store() if start.keeps_inputs else None)
+    return StoredHistory(start, store(), store() if start.stores_inputs else None)
 
 
 def fill(*histories: StoredHistory) -> None:

@@ -79,7 +79,7 @@ def open_history(
             return PinnedStore(parts, codec, device)
         return _make_store(parts, codec, device, worker)
 
-    return StoredHistory(start, store("values"), store("inputs") if start.keeps_inputs else None)
+    return StoredHistory(start, store("values"), store("inputs") if start.stores_inputs else None)
 
 
 def named_histories(module: nn.Module) -> dict[str, StoredHistory]:

@@ -97,77 +97,77 @@ class Store(ABC):
 
 
 class Start(NamedTuple):
-    """Where a pass starts, and what its answer to a change of the input is measured from."""
+    """The start value of a pass, and the input that a change of the input is measured from."""
 
     x: Tensor  # [V, C]
-    then: Tensor | None  # [F, C], the input that the start belongs to; None stands for zero, or was not asked for
+    previous: Tensor | None  # [F, C], the input of the last visit; None stands for zero, or was not requested
 
 
 class History(ABC):
-    """Gives a pass its start value and takes its result."""
+    """Provides the start value of a pass and stores its result."""
 
     @abstractmethod
     def prefetch(self, nodes: Tensor, num_targets: int) -> None:
-        """Says that `start` is called soon with these very `nodes`; changes nothing but the time that takes."""
+        """Announces that `start` is called soon with this very tensor `nodes`; affects speed only."""
 
     @abstractmethod
     def start(
-        self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
+        self, nodes: Tensor, num_targets: int, fresh: Tensor, weight: float = 1.0, *, with_previous: bool = True
     ) -> Start:
-        """Start value of all `nodes`; `fresh` covers the first of them, the targets at least.
+        """Returns the start value of all `nodes`; `fresh` covers the first of them, at least the targets.
 
-        `change` is the weight with which what is new in `fresh` enters. Without `with_then` the start comes alone.
+        `weight` is that of what is new in `fresh`. The input of the last visit is returned `with_previous` only.
         """
 
     @abstractmethod
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
-        """Stores the result of a pass for `targets`; the rows of `values` and `fresh` below them are not looked at."""
+        """Stores the result of a pass for `targets`, the first rows of `values` and `fresh`."""
 
     @property
     def copies_at_once(self) -> bool:
-        """Whether what was pushed may be changed as soon as `push` returns."""
+        """Whether pushed tensors may be changed as soon as `push` returns."""
         return False
 
     @property
     @abstractmethod
     def num_bytes(self) -> int:
-        """Bytes kept for all nodes."""
+        """Bytes stored for all nodes."""
 
 
 class NoHistory(History):
-    """Keeps nothing: a pass starts from the fresh value, rows without one from zero."""
+    """Stores nothing: a pass starts from the fresh value, and from zero where there is none, Eqs. (3) and (11)."""
 
     def prefetch(self, nodes: Tensor, num_targets: int) -> None:
-        """Has nothing to fetch."""
+        """Does nothing."""
 
     def start(
         self,
         nodes: Tensor,
         num_targets: int,  # noqa: ARG002
         fresh: Tensor,
-        change: float = 1.0,
+        weight: float = 1.0,
         *,
-        with_then: bool = True,  # noqa: ARG002
+        with_previous: bool = True,  # noqa: ARG002
     ) -> Start:
-        """The fresh rows, all of which is new, then zeros."""
-        return Start(pad_rows(fresh if change == 1 else change * fresh, len(nodes)), None)
+        """Returns the fresh rows, all of which is new, and zeros below them."""
+        return Start(pad_rows(fresh if weight == 1 else weight * fresh, len(nodes)), None)
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
-        """Forgets."""
+        """Does nothing."""
 
     @property
     def copies_at_once(self) -> bool:
-        """Looks at nothing."""
+        """Whether pushed tensors may be changed; they are never read."""
         return True
 
     @property
     def num_bytes(self) -> int:
-        """Nothing is kept."""
+        """Zero."""
         return 0
 
 
 def pad_rows(x: Tensor, num_rows: int) -> Tensor:
-    """`x` with rows of zeros below it, `num_rows` in all."""
+    """Returns `x` with rows of zeros below it, `num_rows` in all."""
     if len(x) == num_rows:
         return x
     return torch.cat((x, x.new_zeros(num_rows - len(x), x.shape[1])))
@@ -176,7 +176,7 @@ def pad_rows(x: Tensor, num_rows: int) -> Tensor:
 def check_state(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     """Raises unless `given` has the tensors of `own`, by name, shape and type."""
     if own.keys() != given.keys():
-        raise ValueError(f"the history keeps {', '.join(own)}; the state given holds {', '.join(given) or 'nothing'}")
+        raise ValueError(f"the history stores {', '.join(own)}; the state given holds {', '.join(given) or 'nothing'}")
     for name, tensor in own.items():
         mine, other = (f"{list(t.shape)} in {t.dtype}" for t in (tensor, given[name]))
         if mine != other:

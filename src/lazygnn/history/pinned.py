@@ -97,7 +97,7 @@ class PinnedStore(DeviceStore):
 
     def allocate(self, num_rows: int) -> Parts:
         """Returns uninitialized device memory for so many rows."""
-        return {name: ops.far_rows(part).room(num_rows, part) for name, part in self.parts.items()}
+        return {name: ops.host_rows(part).room(num_rows, part) for name, part in self.parts.items()}
 
     def gather(self, rows: Tensor, out: Parts, count: Tensor | None = None) -> None:
         """Copies rows, as they are stored, into memory from `allocate`.
@@ -105,11 +105,11 @@ class PinnedStore(DeviceStore):
         With a `count` on the device, rows after the first `count` are undefined.
         """
         for name, part in self.parts.items():
-            ops.far_rows(part).gather(part, rows, out[name], count)
+            ops.host_rows(part).gather(part, rows, out[name], count)
 
     def _scatter(self, rows: Tensor, parts: Mapping[str, Tensor]) -> None:
         for name, part in self.parts.items():
-            ops.far_rows(part).scatter(part, rows, parts[name])
+            ops.host_rows(part).scatter(part, rows, parts[name])
 
     def _take(self, rows: Tensor) -> Parts | None:
         """Takes what was prefetched, if these are the rows."""

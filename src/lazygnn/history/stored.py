@@ -1,4 +1,4 @@
-"""The history of the paper: a warm start over one or two stores, and when each row was written.
+"""The stored history: a warm start over one or two stores, and when each row was written.
 
 `N` nodes of the graph, `V` of the batch, `T` targets, `F` rows with a fresh value, `C` channels.
 """
@@ -16,30 +16,30 @@ from lazygnn.history.warmstart import WarmStart
 
 
 class StoredHistory(History):
-    """A warm start over stored rows; a row never written is a cold start.
+    """Warm-starts passes from stored rows; a row that was never written is a cold start.
 
     Args:
         warm: Combines stored and fresh rows.
-        values: Keeps the results of passes.
-        inputs: Keeps the inputs they came from, for a warm start that asks for them.
+        values: Stores the results of passes.
+        inputs: Stores the inputs of passes, for a warm start that needs them.
 
     Attributes:
-        stores: The stores by kind; a replayed step puts others in their place for as long as it takes.
+        stores: The stores by kind; a replayed step replaces them while it runs.
         measure: Whether `start` measures for `drift_norm`; costs a pass over the targets.
     """
 
     def __init__(self, warm: WarmStart, values: Store, inputs: Store | None) -> None:
-        if warm.keeps_inputs != (inputs is not None):
-            raise ValueError(f"{warm} {'needs' if warm.keeps_inputs else 'takes no'} store for its inputs")
+        if warm.stores_inputs != (inputs is not None):
+            raise ValueError(f"{warm} {'needs' if warm.stores_inputs else 'takes no'} store for its inputs")
         self.warm = warm
         self.stores: dict[str, Store] = {"values": values} | ({} if inputs is None else {"inputs": inputs})
         self.measure = False
-        # step of the last push, -1 before the first; on the compute device, so that a push waits for nothing
+        # step of the last push, -1 before the first; on the compute device, so that a push does not synchronize
         self.pushed = torch.full((values.num_rows,), -1, dtype=torch.int32, device=values.device)
-        # counted there too, so that a CUDA graph counts on with every replay
+        # on the device too, so that every replay of a CUDA graph counts
         self.num_pushes = torch.zeros((), dtype=torch.int64, device=values.device)
         self._complete = False
-        # at least as many as there are rows written
+        # an upper bound on the number of rows written
         self._rows_pushed = 0
         # squared norms of the drift and of the inputs it is measured against
         self._norms = torch.zeros(2, device=values.device)
@@ -51,11 +51,11 @@ class StoredHistory(History):
 
     @property
     def inputs(self) -> Store | None:
-        """The store of the inputs they came from, where the warm start asks for them."""
+        """The store of the inputs of passes, if the warm start needs them."""
         return self.stores.get("inputs")
 
     def prefetch(self, nodes: Tensor, num_targets: int) -> None:
-        """Asks for what `start` reads."""
+        """Prefetches the rows that `start` reads."""
         for kind, rows in self.reads(nodes, num_targets).items():
             self.stores[kind].prefetch(rows)
 
@@ -64,38 +64,38 @@ class StoredHistory(History):
         return dict(zip(self.stores, (nodes, nodes[:num_targets]), strict=False))
 
     def start(
-        self, nodes: Tensor, num_targets: int, fresh: Tensor, change: float = 1.0, *, with_then: bool = True
+        self, nodes: Tensor, num_targets: int, fresh: Tensor, weight: float = 1.0, *, with_previous: bool = True
     ) -> Start:
-        """Warm-starts the rows that `fresh` covers; the rest stand at their stored value."""
+        """Warm-starts the rows that `fresh` covers; the others keep their stored value."""
         fresh = fresh.to(self.values.codec.compute_dtype)
         kernels = ops.history_rows(fresh) if self._complete else None
         if kernels is not None:
-            return self._start_at_once(kernels, nodes, num_targets, fresh, change, with_then)
+            return self._start_at_once(kernels, nodes, num_targets, fresh, weight, with_previous)
         stored = self.values.read(nodes)
-        then = None if self.inputs is None else self.inputs.read(nodes[:num_targets])
+        previous = None if self.inputs is None else self.inputs.read(nodes[:num_targets])
         known = None if self._complete else self._known(nodes[: len(fresh)])
-        if self.measure and then is not None:
-            self._measure(fresh[:num_targets], then, known)
-        warm = self.warm.targets(fresh[:num_targets], stored[:num_targets], then, change)
-        then = then if with_then else None
+        if self.measure and previous is not None:
+            self._measure(fresh[:num_targets], previous, known)
+        warm = self.warm.targets(fresh[:num_targets], stored[:num_targets], previous, weight)
+        previous = previous if with_previous else None
         if known is not None:
             # all of a first input is new, so that the first pass is linear in it, as its backward pass is
-            warm = torch.where(known[:num_targets], warm, change * fresh[:num_targets])
-            then = None if then is None else torch.where(known[:num_targets], then, 0)
+            warm = torch.where(known[:num_targets], warm, weight * fresh[:num_targets])
+            previous = None if previous is None else torch.where(known[:num_targets], previous, 0)
         if len(fresh) > num_targets:
             below = self.warm.halo(fresh[num_targets:], stored[num_targets : len(fresh)])
             if known is not None:
                 below = torch.where(known[num_targets:], below, fresh[num_targets:])
             warm = torch.cat((warm, below))
-            then = None if then is None else torch.cat((then, fresh[num_targets:]))
+            previous = None if previous is None else torch.cat((previous, fresh[num_targets:]))
         if len(fresh) == len(nodes):
-            return Start(warm, then)
-        # a read gives a copy, so the halo below can stay where it is
+            return Start(warm, previous)
+        # a read returns a copy, so the halo below can stay in place
         stored[: len(fresh)] = warm
-        return Start(stored, then)
+        return Start(stored, previous)
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
-        """Stores result and input of a pass and notes when."""
+        """Stores the result and the input of a pass, and records the step."""
         if not self._push_at_once(targets, values.detach(), fresh.detach()):
             self.values.write(targets, values[: len(targets)])
             if self.inputs is not None:
@@ -118,12 +118,12 @@ class StoredHistory(History):
 
     @property
     def prefetches(self) -> bool:
-        """Whether rows come from elsewhere than the compute device, so that it pays to ask for them early."""
+        """Whether rows are not on the compute device, so that prefetching them pays."""
         return self.values.parts["rows"].device.type != self.values.device.type
 
     @property
     def age(self) -> Tensor:
-        """Pushes since each row was written, [N]; a row never written is as old as the history."""
+        """Pushes since each row was written, [N]; a row that was never written is as old as the history."""
         return self.num_pushes - self.pushed - 1
 
     def mean_age(self) -> float:
@@ -131,9 +131,9 @@ class StoredHistory(History):
         return float(self.age.to(torch.float32).mean())
 
     def drift_norm(self) -> float | None:
-        """How far inputs have moved between two visits, relative to their size, since the last call.
+        """Returns how far inputs moved between two visits, relative to their norm, since the last call.
 
-        `None` where nothing was measured, or where the warm start keeps no inputs.
+        Returns `None` if nothing was measured, or if the warm start stores no inputs.
         """
         moved, size = self._norms.tolist()
         self._norms.zero_()
@@ -167,15 +167,17 @@ class StoredHistory(History):
         self._rows_pushed = int((self.pushed >= 0).sum())
 
     def _start_at_once(
-        self, kernels: ModuleType, nodes: Tensor, num_targets: int, fresh: Tensor, change: float, with_then: bool
+        self, kernels: ModuleType, nodes: Tensor, num_targets: int, fresh: Tensor, weight: float, with_previous: bool
     ) -> Start:
         values = self.values.locate(nodes)
         inputs = None if self.inputs is None else self.inputs.locate(nodes[:num_targets])
-        blend = self.warm.blend(change)._asdict()
-        x, then = kernels.gather(values, inputs, fresh, num_targets, **blend, with_then=with_then or self.measure)
-        if self.measure and then is not None:
-            self._measure(fresh[:num_targets], then[:num_targets], None)
-        return Start(x, then if with_then else None)
+        blend = self.warm.blend(weight)._asdict()
+        x, previous = kernels.gather(
+            values, inputs, fresh, num_targets, **blend, with_previous=with_previous or self.measure
+        )
+        if self.measure and previous is not None:
+            self._measure(fresh[:num_targets], previous[:num_targets], None)
+        return Start(x, previous if with_previous else None)
 
     def _push_at_once(self, targets: Tensor, values: Tensor, fresh: Tensor) -> bool:
         """Writes everything with one kernel, if there is one for it."""
@@ -198,9 +200,9 @@ class StoredHistory(History):
         # waits for the device; where the targets of an epoch are disjoint, once in the life of the history
         return bool((self.pushed >= 0).all())
 
-    def _measure(self, fresh: Tensor, then: Tensor, known: Tensor | None) -> None:
-        moved = fresh - then
+    def _measure(self, fresh: Tensor, previous: Tensor, known: Tensor | None) -> None:
+        moved = fresh - previous
         if known is not None:
             # what was stored for the other rows is zero
             moved = torch.where(known[: len(moved)], moved, 0)
-        self._norms += torch.stack((moved.square().sum(), then.square().sum()))
+        self._norms += torch.stack((moved.square().sum(), previous.square().sum()))

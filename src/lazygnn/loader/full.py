@@ -25,8 +25,8 @@ class FullLoader(EpochLoader):
     ) -> None:
         super().__init__()
         batch = Batch.full(graph, num_layers, label_step=label_step)
-        if batch.labelled is not None:
-            batch = replace(batch, labelled=replace(batch.labelled, same_loss=True))
+        if batch.labeled is not None:
+            batch = replace(batch, labeled=replace(batch.labeled, same_loss=True))
         self.batch = batch if edges is None else batch.rest_to(edges)
 
     def __len__(self) -> int:

@@ -9,13 +9,13 @@ from lazygnn.batch import Loader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, NoHistory
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
+from lazygnn.history.warmstart import WarmStart
 from lazygnn.methods.appnp import APPNPOptions
 from lazygnn.methods.base import Cut, Method, Place
 from lazygnn.methods.mlp import transform_and
 from lazygnn.methods.options import ClusterOptions, HistoryOptions
 from lazygnn.model import Model
-from lazygnn.propagation import LazyPropagation
+from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import default_level
 
 

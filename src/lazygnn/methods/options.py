@@ -12,10 +12,11 @@ from lazygnn.batch import Loader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, StoredHistory, open_history
-from lazygnn.history.warmstart import Mix, WarmStart
+from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods.base import Cut, MethodOptions, Place
 from lazygnn.partitioning import Partition, partition
+from lazygnn.propagation import Mix
 
 logger = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch, check_batch
 from lazygnn.graph import Graph, check_graph
 from lazygnn.history import map_files, open_history
-from lazygnn.history.warmstart import Drift, WarmStart
+from lazygnn.history.warmstart import WarmStart
 from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model
 from lazygnn.models.layers import MLP, Linear
-from lazygnn.propagation import LazyPropagation, Propagation
+from lazygnn.propagation import Drift, LazyPropagation, Propagation
 
 DEFAULT_START = Drift(0.1)
 

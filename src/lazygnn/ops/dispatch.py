@@ -45,15 +45,15 @@ def step(
     source: Tensor,
     alpha: float,
     *,
-    share: float = 1.0,
-    past: Tensor | None = None,
+    weight: float = 1.0,
+    previous: Tensor | None = None,
 ) -> Tensor:
     """Returns `(1 - alpha) adj @ x + alpha source` on the rows of `adj`; further rows of `x` keep their value.
 
-    With a `share`, the source is `lerp(past, source, share)`, where a missing `past` counts as zero. No argument is
-    modified. On an accelerator the result may be a view of wider rows.
+    With a `weight`, the source is `lerp(previous, source, weight)`, where a missing `previous` counts as zero. No
+    argument is modified. On an accelerator the result may be a view of wider rows.
     """
-    out: Tensor = _products(adj, x, source, past).step(adj, x, source, alpha, share=share, past=past)
+    out: Tensor = _products(adj, x, source, previous).step(adj, x, source, alpha, weight=weight, previous=previous)
     return out
 
 
@@ -63,16 +63,18 @@ def run_steps(
     source: Tensor,
     alpha: float,
     *,
-    shares: Sequence[float] | None = None,
-    past: Tensor | None = None,
+    weights: Sequence[float] | None = None,
+    previous: Tensor | None = None,
 ) -> Tensor:
-    """Takes one step per matrix, each with its share of the source, and returns the rows of the last matrix.
+    """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix.
 
     Returns `x` if there are no matrices. The source must cover the rows of every matrix.
     """
     if not adjs:
         return x
-    out: Tensor = _products(adjs[0], x, source, past).run_steps(adjs, x, source, alpha, shares=shares, past=past)
+    out: Tensor = _products(adjs[0], x, source, previous).run_steps(
+        adjs, x, source, alpha, weights=weights, previous=previous
+    )
     return out
 
 
@@ -95,7 +97,7 @@ def activations(x: Tensor) -> ModuleType | None:
 
 
 @contextmanager
-def to_be_replayed() -> Iterator[None]:
+def replaying() -> Iterator[None]:
     """Marks the operations inside as captured once and replayed many times in a CUDA graph."""
     global _replayed
     before, _replayed = _replayed, True
@@ -105,7 +107,7 @@ def to_be_replayed() -> Iterator[None]:
         _replayed = before
 
 
-def is_replayed() -> bool:
+def is_replaying() -> bool:
     """Returns whether the current operations will be replayed in a CUDA graph."""
     return _replayed
 
@@ -117,7 +119,7 @@ def history_rows(*tensors: Tensor) -> ModuleType | None:
     return import_module("lazygnn.ops.triton.history_rows")
 
 
-def far_rows(table: Tensor) -> ModuleType:
+def host_rows(table: Tensor) -> ModuleType:
     """Returns the module that copies rows from and to a table in host memory that the device addresses directly."""
     fits = table.is_cuda and _is_triton_allowed() and _triton_products() is not None
     return import_module("lazygnn.ops.triton.host_rows") if fits else reference

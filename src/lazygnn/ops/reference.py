@@ -26,18 +26,18 @@ def step(
     source: Tensor,
     alpha: float,
     *,
-    share: float = 1.0,
-    past: Tensor | None = None,
+    weight: float = 1.0,
+    previous: Tensor | None = None,
 ) -> Tensor:
-    """Returns `(1 - alpha) adj @ x + alpha lerp(past, source, share)` on the rows of `adj`.
+    """Returns `(1 - alpha) adj @ x + alpha lerp(previous, source, weight)` on the rows of `adj`.
 
-    Further rows of `x` keep their value. A missing `past` counts as zero.
+    Further rows of `x` keep their value. A missing `previous` counts as zero.
     """
     rows = adj.num_rows
     adj, wide = _in_common_type(adj, x)
     source = source[:rows].to(wide.dtype)
-    if share != 1:
-        source = share * source if past is None else torch.lerp(past[:rows].to(wide.dtype), source, share)
+    if weight != 1:
+        source = weight * source if previous is None else torch.lerp(previous[:rows].to(wide.dtype), source, weight)
     with torch.autocast(x.device.type, enabled=False):
         if _rows_in_parallel(x):
             out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(1 - alpha).add_(source, alpha=alpha)
@@ -53,12 +53,12 @@ def run_steps(
     source: Tensor,
     alpha: float,
     *,
-    shares: Sequence[float] | None = None,
-    past: Tensor | None = None,
+    weights: Sequence[float] | None = None,
+    previous: Tensor | None = None,
 ) -> Tensor:
-    """Takes one step per matrix, each with its share of the source, and returns the rows of the last matrix."""
-    for adj, share in zip(adjs, (1.0,) * len(adjs) if shares is None else shares, strict=True):
-        x = step(adj, x, source, alpha, share=share, past=past)
+    """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix."""
+    for adj, weight in zip(adjs, (1.0,) * len(adjs) if weights is None else weights, strict=True):
+        x = step(adj, x, source, alpha, weight=weight, previous=previous)
     return x[: adjs[-1].num_rows] if adjs else x
 
 

@@ -9,11 +9,10 @@ from lazygnn.batch import Batch, check_batch
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import check_num_nodes
 from lazygnn.history import History, NoHistory, StoredHistory
-from lazygnn.history.warmstart import Mix
 from lazygnn.ops import Adjacency
 from lazygnn.propagation.base import Diffusion
 from lazygnn.propagation.diagnostics import Diagnostics
-from lazygnn.propagation.passes import Rule, propagate
+from lazygnn.propagation.passes import Mix, Rule, propagate
 from lazygnn.propagation.response import Response, fit_response
 
 
@@ -68,7 +67,7 @@ class LazyPropagation(Diffusion):
         """
         for history in (self.features, self.gradients):
             _check_stores_inputs(history)
-        beta = self.features.warm.blend().mix if isinstance(self.features, StoredHistory) else 0.0
+        beta = self.features.warm.beta if isinstance(self.features, StoredHistory) else 0.0
         self.response = fit_response(
             adj, self.alpha, num_layers, further=int(label_step), beta=beta, level=level, seed=seed
         )
@@ -102,7 +101,7 @@ class LazyPropagation(Diffusion):
 
     def _check_batch(self, x_in: Tensor, batch: Batch) -> None:
         """Refuses a batch that does not fit the histories."""
-        if batch.labelled is not None and not isinstance(self.gradients, NoHistory):
+        if batch.labeled is not None and not isinstance(self.gradients, NoHistory):
             raise ConfigError(
                 "a step on labeled rows stores no gradient; build the batch with `label_step=False`, or store no "
                 "gradients: `gradients=None`, or `gradient_start=None` of `LazyGNN`"
@@ -119,7 +118,7 @@ class LazyPropagation(Diffusion):
                 check_num_nodes(history.values.num_rows, len(batch.nodes))
 
     def _response(self, batch: Batch) -> Response:
-        num_layers, further = len(batch.adjs), int(batch.labelled is not None)
+        num_layers, further = len(batch.adjs), int(batch.labeled is not None)
         if self.response is None:
             return Response.plain(num_layers, further)
         fitted = self.response

@@ -10,15 +10,18 @@ A lazy pass starts from what the last pass has propagated, takes `L` steps, and 
     steps       x_{l+1} = (1 - alpha) A x_l + alpha x_in          g_l = (1 - alpha) A g_{l+1} + alpha grad
     push        M_fea = x_L, for targets                          M_grad = g_0, for targets
 
-Both columns are `run_pass`, with `fresh` for `x_in` and `grad = dL/dx_L`. The warm start of a history holds its beta or
-gamma. A full batch is a batch whose targets are all nodes, so Eqs. (5)-(7) and (13)-(14) are Eqs. (15)-(21).
+Both columns are `run_pass`, with `fresh` for `x_in` and for `grad = dL/dx_L`. A history starts a pass by its warm
+start, which is `Mix` in the paper. The targets of a full batch are all nodes, so one function serves the equations of
+full batches, (5)-(7) and (13)-(14), and of mini-batches, (15)-(21).
 
 `V` nodes of the batch, `T` targets among them (the first rows), `F` rows with a fresh value, `C` channels.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
@@ -26,6 +29,7 @@ from torch.autograd.function import once_differentiable
 from lazygnn import ops
 from lazygnn.batch import Batch
 from lazygnn.history import History, Start, pad_rows
+from lazygnn.history.warmstart import Blend, WarmStart, check_beta
 from lazygnn.ops import Adjacency
 from lazygnn.propagation import label_step
 from lazygnn.propagation.response import Response
@@ -52,11 +56,11 @@ class _LazyPass(Function):
     def forward(ctx: Any, x_in: Tensor, batch: Batch, rule: Rule) -> Tensor:
         ctx.batch, ctx.rule, ctx.num_fresh = batch, rule, len(x_in)
         x, previous = run_pass(x_in, batch, batch.adjs, rule.features, rule)  # Eqs. (5)-(7), (16)-(18)
-        if batch.labelled is not None:
+        if batch.labeled is not None:
             # the result may still be on its way to the history, and without a step it is the input itself
             in_place = rule.features.copies_at_once and len(batch.adjs) > 0
-            share = rule.response.sources[-1]
-            x = label_step.forward(x, x_in, previous, batch.labelled, rule.alpha, share, in_place=in_place)
+            weight = rule.response.sources[-1]
+            x = label_step.forward(x, x_in, previous, batch.labeled, rule.alpha, weight, in_place=in_place)
         return x[: batch.num_targets]
 
     @staticmethod
@@ -64,10 +68,10 @@ class _LazyPass(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         batch, rule = ctx.batch, ctx.rule
         grad = pad_rows(grad.contiguous(), ctx.num_fresh)  # the halo has no loss
-        if batch.labelled is None:
+        if batch.labeled is None:
             g, _ = run_pass(grad, batch, batch.backward_adjs, rule.gradients, rule)  # Eqs. (13)-(14), (19)-(21)
         else:
-            g = label_step.backward(grad, batch.labelled, batch.adjs, rule.response.polynomial(rule.alpha))
+            g = label_step.backward(grad, batch.labeled, batch.adjs, rule.response.polynomial(rule.alpha))
         if rule.observe is not None:
             rule.observe(grad, g)
         return pad_rows(g[: batch.num_targets], ctx.num_fresh), None, None  # the halo gets no gradient
@@ -81,9 +85,35 @@ def run_pass(fresh: Tensor, batch: Batch, adjs: Sequence[Adjacency], history: Hi
     """
     alpha, response = rule.alpha, rule.response
     x, previous = history.start(  # Eqs. (6), (13), (16), (19)
-        batch.nodes, batch.num_targets, fresh, response.start, with_then=not response.is_plain
+        batch.nodes, batch.num_targets, fresh, response.start, with_previous=not response.is_plain
     )
-    shares = response.sources[: len(adjs)]
-    x = ops.run_steps(adjs, x, fresh, alpha, shares=shares, past=previous)  # Eqs. (7), (14), (17), (20)
+    weights = response.sources[: len(adjs)]
+    x = ops.run_steps(adjs, x, fresh, alpha, weights=weights, previous=previous)  # Eqs. (7), (14), (17), (20)
     history.push(batch.targets, x, fresh)  # Eqs. (18), (21)
     return Start(x, previous)
+
+
+@dataclass(frozen=True)
+class Mix(WarmStart):
+    """The warm start of the paper, `(1 - beta) stored + beta fresh`; for gradients, `beta` is the paper's gamma.
+
+    A weight of 1 ignores the history. Every pass fades what earlier ones propagated by `1 - beta`, which shortens the
+    reach.
+    """
+
+    beta: float
+    stores_inputs: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_beta(self.beta)
+
+    def blend(self, weight: float = 1.0) -> Blend:
+        """Scales the fresh value where nothing else enters; otherwise a change has no weight of its own."""
+        if weight != 1 and self.beta < 1:
+            raise ValueError(f"{self} stores no inputs, so a change of them has no weight of its own, got {weight}")
+        return Blend(self.beta, scale=weight)
+
+    def targets(self, fresh: Tensor, stored: Tensor, previous: Tensor | None, weight: float = 1.0) -> Tensor:  # noqa: ARG002
+        """Mixes stored and fresh rows."""
+        x_0 = torch.lerp(stored, fresh, self.beta)  # Eqs. (6), (13), (16), (19)
+        return x_0 if self.blend(weight).scale == 1 else weight * x_0

@@ -15,7 +15,7 @@ from torch import Tensor
 from lazygnn.batch import Batch
 from lazygnn.history import StoredHistory
 from lazygnn.history.pinned import PinnedStore
-from lazygnn.ops import to_be_replayed
+from lazygnn.ops import replaying
 from lazygnn.training.capture import Capture, CapturedSteps, CudaCapture
 from lazygnn.training.inputs import StepInputs
 from lazygnn.training.shelf import ShelvedStore
@@ -65,7 +65,7 @@ class Replay:
         if not self.is_steady(batch):
             self._rows.flush()
             # must not take more memory than the steps that are replayed
-            with to_be_replayed():
+            with replaying():
                 return self._plain_step(batch)
         following = upcoming()
         self._inputs.put(batch)
@@ -96,7 +96,7 @@ class Replay:
 
     def _staged_step(self, batch: Batch) -> Tensor:
         """Takes the step that is captured; nothing in it depends on the visit but the contents of tensors."""
-        with to_be_replayed():
+        with replaying():
             # the copy is captured too
             batch = self._inputs.bring(batch)
             with self._rows.staged(batch.nodes, batch.num_targets):

@@ -78,9 +78,9 @@ def test_fused_norm_relu_and_dropout(device: str, shape: tuple[int, int], dtype:
     for ours, right in zip(grads[1:], expected_grads[1:], strict=True):
         check(ours, right, torch.float32)
     assert not bool(kept[y < -1e-5].any())
-    share = float(kept[y > 1e-5].double().mean())
+    weight = float(kept[y > 1e-5].double().mean())
     # The mean of ones is one up to rounding.
-    assert share == pytest.approx(1 - p, abs=1e-9 + 4 * (p * (1 - p) / max(int((y > 0).sum()), 1)) ** 0.5)
+    assert weight == pytest.approx(1 - p, abs=1e-9 + 4 * (p * (1 - p) / max(int((y > 0).sum()), 1)) ** 0.5)
     assert torch.equal(x, before)
 
 
@@ -136,8 +136,8 @@ def test_fused_relu_and_dropout(device: str, shape: tuple[int, int], dtype: torc
     kept = out > 0
     check(out.detach(), x.detach().double().relu() * kept * effective(p), dtype)
     check(back, grad.double() * kept * effective(p), dtype)
-    share = float(kept.sum() / max(int((x > 0).sum()), 1))
-    assert share == pytest.approx(1 - p, abs=4 * (p * (1 - p) / max(int((x > 0).sum()), 1)) ** 0.5)
+    weight = float(kept.sum() / max(int((x > 0).sum()), 1))
+    assert weight == pytest.approx(1 - p, abs=4 * (p * (1 - p) / max(int((x > 0).sum()), 1)) ** 0.5)
 
 
 def relu_mask(x: Tensor, p: float) -> Tensor:
@@ -355,7 +355,7 @@ def test_activations_can_be_captured_do_not_synchronize_and_draw_new_masks(
 
     def train() -> Tensor:
         model.zero_grad()
-        with ops.to_be_replayed():
+        with ops.replaying():
             out: Tensor = model(x)
         out.sum().backward()
         return out.detach()

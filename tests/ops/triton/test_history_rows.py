@@ -15,11 +15,11 @@ from lazygnn import ops
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory, open_history
-from lazygnn.history.warmstart import Blend, Drift, Mix, WarmStart
+from lazygnn.history.warmstart import Blend, WarmStart
 from lazygnn.ops.triton import history_rows
 from lazygnn.ops.triton.alignment import aligned
 from lazygnn.ops.triton.history_row_kernels import gather_rows, scatter_rows
-from lazygnn.propagation import LazyPropagation
+from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import Response
 from tests.helpers import needs_cuda
 from tests.ops.triton.helpers import DTYPES, INTERPRETED, draw, only_interpreted
@@ -48,15 +48,15 @@ def some_nodes(device: str, size: int, of: int = 60, seed: int = 7) -> Tensor:
     return torch.randperm(of, generator=torch.Generator().manual_seed(seed))[:size].to(device)
 
 
-def expected_start(stored: Tensor, then: Tensor | None, fresh: Tensor, num_targets: int, blend: Blend) -> Tensor:
+def expected_start(stored: Tensor, previous: Tensor | None, fresh: Tensor, num_targets: int, blend: Blend) -> Tensor:
     """Returns the start values by their definition, in float64."""
     out, fresh = stored.double(), fresh.double()
     halo = slice(num_targets, len(fresh))
     moved = out[:num_targets]
-    if then is not None:
-        moved = moved + blend.move * (fresh[:num_targets] - then.double())
-    out[halo] = (1 - blend.mix) * out[halo] + blend.mix * fresh[halo]
-    out[:num_targets] = blend.scale * ((1 - blend.mix) * moved + blend.mix * fresh[:num_targets])
+    if previous is not None:
+        moved = moved + blend.move * (fresh[:num_targets] - previous.double())
+    out[halo] = (1 - blend.beta) * out[halo] + blend.beta * fresh[halo]
+    out[:num_targets] = blend.scale * ((1 - blend.beta) * moved + blend.beta * fresh[:num_targets])
     return out
 
 
@@ -85,28 +85,28 @@ def test_start_values_are_gathered_and_blended(
     before = values.clone(), inputs.clone(), fresh.clone()
     for blend in BLENDS if stored == dtype else BLENDS[:1]:
         kept = inputs if blend.move else None
-        out, then = history_rows.gather(
+        out, previous = history_rows.gather(
             (values, nodes),
             None if kept is None else (kept, nodes[:23]),
             fresh,
             23,
             **blend._asdict(),
-            with_then=True,
+            with_previous=True,
         )
         check(out, expected_start(values[nodes], None if kept is None else kept[nodes[:23]], fresh, 23, blend), dtype)
         check_converted(out[31:], values[nodes[31:]].to(dtype))
-        assert (then is None) == (kept is None)
-        if then is not None and kept is not None:
-            check_converted(then, torch.cat((kept[nodes[:23]].to(dtype), fresh[23:])))
-    for now, then in zip((values, inputs, fresh), before, strict=True):
-        torch.testing.assert_close(now, then, rtol=0, atol=0, equal_nan=True)
+        assert (previous is None) == (kept is None)
+        if previous is not None and kept is not None:
+            check_converted(previous, torch.cat((kept[nodes[:23]].to(dtype), fresh[23:])))
+    for now, previous in zip((values, inputs, fresh), before, strict=True):
+        torch.testing.assert_close(now, previous, rtol=0, atol=0, equal_nan=True)
 
 
 def test_the_arithmetic_is_that_of_the_warm_start(device: str) -> None:
     """Compares bits if nothing is multiplied; otherwise a fused multiply-add may round once less."""
-    values, then, fresh = (random_rows(50, 47, device, seed=seed) for seed in range(3))
+    values, previous, fresh = (random_rows(50, 47, device, seed=seed) for seed in range(3))
     for warm, ulps in ((Drift(), 0), (Mix(0.0), 0), (Mix(1.0), 0), (Mix(0.3), 2), (Mix(0.9), 2), (Drift(0.2), 2)):
-        kept = then if warm.keeps_inputs else None
+        kept = previous if warm.stores_inputs else None
         out, _ = history_rows.gather(
             (values, None), None if kept is None else (kept, None), fresh, 30, **warm.blend()._asdict()
         )
@@ -118,7 +118,7 @@ def test_the_arithmetic_is_that_of_the_warm_start(device: str) -> None:
 def test_start_values_have_aligned_rows(device: str) -> None:
     for dtype, columns, stride in ((torch.float32, 47, 48), (torch.bfloat16, 47, 48), (torch.float32, 1, 4)):
         values = random_rows(5, columns, device, dtype)
-        out, _ = history_rows.gather((values, None), None, values[:2], 2, mix=0.5)
+        out, _ = history_rows.gather((values, None), None, values[:2], 2, beta=0.5)
         assert (out.shape, out.stride()) == ((5, columns), (stride, 1))
         assert aligned(out) is out
         # The padding is written too.
@@ -131,16 +131,16 @@ def test_rows_may_have_been_gathered_before(device: str, values_in_order: bool, 
     nodes = some_nodes(device, 40).to(torch.int32)
     values, inputs = (random_rows(60, 5, device, seed=seed) for seed in range(2))
     fresh = random_rows(20, 5, device, seed=2)
-    stored, then = values[nodes], inputs[nodes[:20]]
+    stored, previous = values[nodes], inputs[nodes[:20]]
     out, _ = history_rows.gather(
         (stored, None) if values_in_order else (values, nodes),
-        (then, None) if inputs_in_order else (inputs, nodes[:20]),
+        (previous, None) if inputs_in_order else (inputs, nodes[:20]),
         fresh,
         20,
-        mix=0.25,
+        beta=0.25,
         move=1.0,
     )
-    check(out, expected_start(stored, then, fresh, 20, Blend(0.25, move=1.0)), torch.float32)
+    check(out, expected_start(stored, previous, fresh, 20, Blend(0.25, move=1.0)), torch.float32)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_smallest_shapes(device: str, num_nodes: int, num_fresh: int, num_target
     values, inputs = (random_rows(20, columns, device, seed=seed) for seed in range(2))
     fresh = random_rows(num_fresh, columns, device, seed=2)
     blend, targets = Blend(0.25, move=1.0), nodes[:num_targets]
-    out, then = history_rows.gather(
-        (values, nodes), (inputs, targets), fresh, num_targets, **blend._asdict(), with_then=True
+    out, previous = history_rows.gather(
+        (values, nodes), (inputs, targets), fresh, num_targets, **blend._asdict(), with_previous=True
     )
     check(out, expected_start(values[nodes], inputs[targets], fresh, num_targets, blend), torch.float32)
-    assert then is not None
-    assert then.shape == fresh.shape
+    assert previous is not None
+    assert previous.shape == fresh.shape
     pushed, before = torch.full((20,), -1, dtype=torch.int32, device=device), values.clone()
     history_rows.scatter(targets, [(values, fresh)], pushed, torch.tensor(3, device=device))
     before[targets] = fresh[:num_targets]
@@ -198,13 +198,13 @@ def test_results_of_a_pass_are_scattered(device: str, columns: int, stored: torc
 def test_shapes_that_do_not_fit_are_refused(device: str) -> None:
     nodes, x = some_nodes(device, 5), random_rows(60, 7, device)
     with pytest.raises(ValueError, match=r"`fresh` has shape \(2, 7\); the pass needs \(3, 7\) or more rows"):
-        history_rows.gather((x, nodes), None, x[:2], 3, mix=0.5)
+        history_rows.gather((x, nodes), None, x[:2], 3, beta=0.5)
     with pytest.raises(ValueError, match=r"`values` has shape \(5, 7\); the pass needs \(6, 7\)"):
-        history_rows.gather((x, nodes), None, x[:6], 3, mix=0.5)
+        history_rows.gather((x, nodes), None, x[:6], 3, beta=0.5)
     with pytest.raises(ValueError, match=r"`values` has shape \(5, 7\); the pass needs \(4, 6\)"):
-        history_rows.gather((x, nodes), None, x[:4, 1:], 3, mix=0.5)
+        history_rows.gather((x, nodes), None, x[:4, 1:], 3, beta=0.5)
     with pytest.raises(ValueError, match=r"`inputs` has shape \(2, 7\); the pass needs \(3, 7\)"):
-        history_rows.gather((x, nodes), (x, nodes[:2]), x[:4], 3, mix=0.5)
+        history_rows.gather((x, nodes), (x, nodes[:2]), x[:4], 3, beta=0.5)
     pushed, step = torch.zeros(60, dtype=torch.int32, device=device), torch.tensor(0, device=device)
     with pytest.raises(ValueError, match=r"`values` has shape \(4, 7\); the pass needs \(5, 7\)"):
         history_rows.scatter(nodes, [(x, x), (x, x[:4])], pushed, step)
@@ -222,8 +222,8 @@ def train(history: StoredHistory, dtype: torch.dtype) -> list[Tensor]:
         fresh = torch.randn(num_fresh, 5, generator=generator).to(place, dtype)
         history.measure = number in (5, 6)
         history.prefetch(nodes, num_targets)
-        x, then = history.start(nodes, num_targets, fresh)
-        starts += [x] if then is None else [x, then]
+        x, previous = history.start(nodes, num_targets, fresh)
+        starts += [x] if previous is None else [x, previous]
         history.push(nodes[:num_targets], torch.sin(x), fresh)
     return starts
 
@@ -304,11 +304,11 @@ def test_earlier_inputs_are_returned_only_on_request(monkeypatch: pytest.MonkeyP
     history, ones = open_history(3, 2, Drift()), torch.ones(3, 2)
     use_kernels(monkeypatch)
     history.push(torch.arange(3), ones, ones)
-    assert history.start(torch.arange(3), 3, 2 * ones).then is not None
-    assert history.start(torch.arange(3), 3, 2 * ones, with_then=False).then is None
+    assert history.start(torch.arange(3), 3, 2 * ones).previous is not None
+    assert history.start(torch.arange(3), 3, 2 * ones, with_previous=False).previous is None
     assert history.drift_norm() is None
     history.measure = True
-    assert history.start(torch.arange(3), 3, 2 * ones, with_then=False).then is None
+    assert history.start(torch.arange(3), 3, 2 * ones, with_previous=False).previous is None
     assert history.drift_norm() == 1
 
 
@@ -334,9 +334,9 @@ def use_kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_rows_are_loaded_16_bytes_at_a_time(compile_kernel: Callable[..., Any]) -> None:
     tables = ["values", "inputs", "fresh", "out", "new"]
     types = dict.fromkeys(tables, "*fp32") | {"nodes": "*i64", "targets": "*i64", "pushed": "*i32", "step": "*i64"}
-    types |= dict.fromkeys(("mix", "move", "scale"), "fp32")
+    types |= dict.fromkeys(("beta", "move", "scale"), "fp32")
     fixed: dict[str, Any] = dict.fromkeys(("VALUE_STRIDE", "INPUT_STRIDE", "FRESH_STRIDE"), 48)
-    fixed |= {"OUT_STRIDE": 48, "NEW_STRIDE": 48, "COLUMNS": 48, "then": None}
+    fixed |= {"OUT_STRIDE": 48, "NEW_STRIDE": 48, "COLUMNS": 48, "previous": None}
     fixed |= {"FROM_STORED": True, "ROWS": 16, "WIDTH": 64}
     for kernel, read, written in ((gather_rows, 3, 1), (scatter_rows, 2, 2)):
         code = compile_kernel(kernel, types, fixed, history_rows._OPTIONS)
@@ -353,7 +353,7 @@ def test_offsets_may_exceed_32_bits() -> None:
     pushed, step = torch.zeros(3, dtype=torch.int32, device="cuda"), torch.tensor(1, device="cuda")
     history_rows.scatter(targets, [(table, new)], pushed, step)
     assert torch.equal(table[targets], new.half())
-    out, _ = history_rows.gather((table, targets), None, new[:0], 0, mix=0.5)
+    out, _ = history_rows.gather((table, targets), None, new[:0], 0, beta=0.5)
     assert torch.equal(out, new.half().float())
 
 
@@ -385,7 +385,7 @@ def test_a_pass_can_be_captured_and_does_not_synchronize(
 
     def visit(each: StoredHistory) -> None:
         each.prefetch(nodes, 20)
-        each.push(nodes[:20], 0.5 * each.start(nodes, 20, fresh, with_then=False).x, fresh)
+        each.push(nodes[:20], 0.5 * each.start(nodes, 20, fresh, with_previous=False).x, fresh)
 
     visit(history)
     visit(twin)

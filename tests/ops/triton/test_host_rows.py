@@ -15,9 +15,10 @@ from lazygnn import ops
 from lazygnn.history import StoredHistory, open_history
 from lazygnn.history.codec import Codec
 from lazygnn.history.pinned import PinnedStore
-from lazygnn.history.warmstart import Drift, Mix, WarmStart
+from lazygnn.history.warmstart import WarmStart
 from lazygnn.ops import reference
 from lazygnn.ops.triton import history_rows, host_rows
+from lazygnn.propagation import Drift, Mix
 from lazygnn.training.replay import StagedRows
 from tests.helpers import needs_cuda
 from tests.ops.triton.helpers import draw, only_interpreted
@@ -164,7 +165,7 @@ def open_far(start: WarmStart, kept: torch.dtype) -> StoredHistory:
         parts = {name: host_rows.room(60, torch.zeros(shape, dtype=dtype)).zero_() for name, (shape, dtype) in layout}
         return PinnedStore(parts, codec, torch.device("cpu"))
 
-    return StoredHistory(start, store(), store() if start.keeps_inputs else None)
+    return StoredHistory(start, store(), store() if start.stores_inputs else None)
 
 
 @only_interpreted
@@ -174,7 +175,7 @@ def open_far(start: WarmStart, kept: torch.dtype) -> StoredHistory:
 def test_a_pinned_history_equals_one_on_the_device(
     start: WarmStart, kept: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ops, "far_rows", lambda _: host_rows)
+    monkeypatch.setattr(ops, "host_rows", lambda _: host_rows)
 
     def visit(history: StoredHistory, seed: int, ahead: bool) -> Tensor:
         nodes = torch.randperm(60, generator=torch.Generator().manual_seed(seed))[: 60 if seed == 2 else 40]
@@ -195,7 +196,7 @@ def test_a_pinned_history_equals_one_on_the_device(
     other.load_state_dict(twin.state_dict())
     assert torch.equal(visit(other, 7, ahead=True), visit(twin, 7, ahead=False))
     # 48 columns in place of 47
-    assert history.num_bytes == twin.num_bytes + 60 * kept.itemsize * (1 + start.keeps_inputs)
+    assert history.num_bytes == twin.num_bytes + 60 * kept.itemsize * (1 + start.stores_inputs)
 
 
 @only_interpreted
@@ -203,17 +204,17 @@ def test_a_pinned_history_equals_one_on_the_device(
 @pytest.mark.parametrize("start", [Drift(0.1), Mix(0.4)], ids=str)
 @pytest.mark.parametrize("kept", [torch.float32, torch.bfloat16, torch.int8], ids=str)
 def test_a_staged_pass_equals_a_plain_one(start: WarmStart, kept: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ops, "far_rows", lambda _: host_rows)
+    monkeypatch.setattr(ops, "host_rows", lambda _: host_rows)
     monkeypatch.setattr(ops, "history_rows", lambda *_: history_rows)
     history, twin = open_far(start, kept), open_far(start, kept)
 
     def visit(each: StoredHistory, nodes: Tensor, fresh: Tensor) -> list[Tensor | None]:
         each.prefetch(nodes, 9)
-        x, then = each.start(nodes, 9, fresh)
+        x, previous = each.start(nodes, 9, fresh)
         before = x.clone()
         each.push(nodes[:9], 0.5 * x, fresh)
         assert torch.equal(x, before)
-        return [x, then]
+        return [x, previous]
 
     for each in (history, twin):
         each.push(torch.arange(60), random_rows(60, 47, torch.float32, "cpu"), torch.ones(60, 47))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lazygnn import ops
-from lazygnn.ops import Csr, dispatch, reference, to_be_replayed
+from lazygnn.ops import Csr, dispatch, reference, replaying
 from lazygnn.ops.triton import alignment, plans, products
 from lazygnn.ops.triton.product_kernels import lane_rows, piece_sums
 from tests.helpers import needs_cuda
@@ -75,7 +75,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def move_apart(tensors: dict[str, Tensor], arena: Tensor) -> dict[str, Tensor]:
-    """Returns the same tensors with their memory in the arena; tensors that share memory still do."""
+    """Returns the same tensors with their memory in the arena; tensors that weight memory still do."""
     places: dict[int, int] = {}
     moved = {}
     for name, tensor in tensors.items():
@@ -338,33 +338,33 @@ def test_a_chain_is_that_of_the_reference(device: str, reach: list[int]) -> None
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("columns", [5, 8, 75])
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0, 1.2])
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0, 1.2])
 def test_a_step_adds_a_share_of_its_source_and_the_rest_of_the_past(
-    device: str, share: float, columns: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    device: str, weight: float, columns: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(products, "_MAX_LANES", 16)
     adj = matrix([4, 0, 7], 5, device)
-    x, source, past = (draw(5, columns, device, dtype, seed) for seed in range(3))
-    alone, beside = share * source.double(), torch.lerp(past.double(), source.double(), share)
-    check(products.step(adj, x, source, 0.1, share=share), exact(adj, x, alone, 0.1), dtype)
+    x, source, previous = (draw(5, columns, device, dtype, seed) for seed in range(3))
+    alone, beside = weight * source.double(), torch.lerp(previous.double(), source.double(), weight)
+    check(products.step(adj, x, source, 0.1, weight=weight), exact(adj, x, alone, 0.1), dtype)
     expected = exact(adj, x, beside, 0.1)
     # rows without padding, and rows that can be read 16 bytes at a time
-    for given in (past, alignment.aligned(past)):
-        check(products.step(adj, x, source, 0.1, share=share, past=given), expected, dtype)
+    for given in (previous, alignment.aligned(previous)):
+        check(products.step(adj, x, source, 0.1, weight=weight, previous=given), expected, dtype)
 
 
 @pytest.mark.parametrize("reach", [[4, 4], [4, 4, 4, 4, 4], [6, 4]], ids=str)
 def test_every_step_of_a_chain_has_its_own_share(device: str, reach: list[int]) -> None:
     adjs = [matrix([3, 0, 6, 2, 1, 5][:num_rows], 6, device) for num_rows in reach]
-    x, source, past = draw(6, 5, device), draw(6, 10, device, seed=1)[:, ::2], draw(6, 5, device, seed=2)
-    shares = [0.3, 1.0, 0.0, 1.2, 0.5][: len(adjs)]
-    for given in (None, past):
+    x, source, previous = draw(6, 5, device), draw(6, 10, device, seed=1)[:, ::2], draw(6, 5, device, seed=2)
+    weights = [0.3, 1.0, 0.0, 1.2, 0.5][: len(adjs)]
+    for given in (None, previous):
         expected = x
-        for adj, share in zip(adjs, shares, strict=True):
-            expected = products.step(adj, expected, source, 0.2, share=share, past=given)
-        assert torch.equal(products.run_steps(adjs, x, source, 0.2, shares=shares, past=given), expected[:4])
+        for adj, weight in zip(adjs, weights, strict=True):
+            expected = products.step(adj, expected, source, 0.2, weight=weight, previous=given)
+        assert torch.equal(products.run_steps(adjs, x, source, 0.2, weights=weights, previous=given), expected[:4])
     with pytest.raises(ValueError, match="shorter"):
-        products.run_steps(adjs, x, source, 0.2, shares=shares[1:])
+        products.run_steps(adjs, x, source, 0.2, weights=weights[1:])
 
 
 def test_a_frozen_halo_is_not_copied(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,8 +412,8 @@ def test_shapes_that_do_not_fit_are_reproducts(device: str) -> None:
         products.spmm(adj.with_value(adj.value[1:]), x)
     with pytest.raises(ValueError, match=r"`source` has shape \(2, 7\); the step needs \(3, 7\) or more rows"):
         products.step(adj, x, x[:2], 0.1)
-    with pytest.raises(ValueError, match=r"`past` has shape \(2, 7\); the step needs \(3, 7\) or more rows"):
-        products.step(adj, x, x, 0.1, share=0.5, past=x[:2])
+    with pytest.raises(ValueError, match=r"`previous` has shape \(2, 7\); the step needs \(3, 7\) or more rows"):
+        products.step(adj, x, x, 0.1, weight=0.5, previous=x[:2])
     with pytest.raises(ValueError, match=r"`source` has shape \(5, 6\); the step needs \(3, 7\)"):
         products.step(adj, x, x[:, 1:], 0.1)
 
@@ -422,14 +422,20 @@ def test_shapes_that_do_not_fit_are_reproducts(device: str) -> None:
 @pytest.mark.parametrize(("bits", "unit"), [("fp32", 4), ("bf16", 8), ("fp16", 8)])
 def test_all_is_loaded_16_bytes_at_a_time(bits: str, unit: int, halo: bool, compile_kernel: Callable[..., Any]) -> None:
     types = {"order": "*i32", "rowptr": "*i32", "col": "*i32", "value": "*fp32", "pieces": "*fp32", "keep": "fp32"}
-    types |= dict.fromkeys(("source_weight", "past_weight"), "fp32")
+    types |= dict.fromkeys(("source_weight", "previous_weight"), "fp32")
     types |= {"whole": "*i32", "num_whole": "*i64"}
-    types |= dict.fromkeys(("x", "halo", "source", "past", "out"), f"*{bits}")
+    types |= dict.fromkeys(("x", "halo", "source", "previous", "out"), f"*{bits}")
     fixed: dict[str, Any] = {"X_STRIDE": 48 // unit, "HALO_STRIDE": 48 // unit, "UNIT": unit, "SPLIT": 512, "UNROLL": 4}
     fixed |= {} if halo else {"halo": None}
-    own = {"SOURCE_COLUMNS": 48, "SOURCE_UNIT": unit, "PAST_COLUMNS": 48, "PAST_UNIT": unit, "LANES": 48 // unit}
+    own = {
+        "SOURCE_COLUMNS": 48,
+        "SOURCE_UNIT": unit,
+        "PREVIOUS_COLUMNS": 48,
+        "PREVIOUS_UNIT": unit,
+        "LANES": 48 // unit,
+    }
     code = compile_kernel(lane_rows, types, fixed | own, products._OPTIONS).asm["ptx"]
-    # the source and the past; indices and values, before and in the loop; neighbors, in the loop and after the last
+    # the source and the previous; indices and values, before and in the loop; neighbors, in the loop and after the last
     # group of four; four pieces of 48 columns in float32
     assert len(re.findall(r"ld\.global\.v4\.b32", code)) == 2 + 2 * 2 + 4 + 3 + 4 * unit // 4
     assert len(re.findall(r"st\.global\.v4\.b32", code)) == 1
@@ -450,7 +456,7 @@ def test_compiled_kernels_give_the_reference(columns: int, dtype: torch.dtype, m
     counts = (torch.rand(3000, generator=torch.Generator().manual_seed(0)) ** -1.2).clamp(max=2900).long().tolist()
     adj = matrix(counts, 5000, "cuda")
     x, source = draw(5000, columns, "cuda", dtype), draw(3000, columns, "cuda", dtype, seed=1)
-    with to_be_replayed():
+    with replaying():
         out, once = ops.run_steps([adj] * 2, x, source, 0.2), ops.step(adj, x, source, 0.2)
         # The kernels ran, not cuSPARSE.
         assert "plan" in adj.derived

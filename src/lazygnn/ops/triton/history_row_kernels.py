@@ -19,11 +19,11 @@ def gather_rows(
     targets: tl.tensor,  # [T] or None
     fresh: tl.tensor,  # [F, COLUMNS]
     out: tl.tensor,  # [V, OUT_STRIDE]
-    then: tl.tensor,  # [F, OUT_STRIDE] or None
+    previous: tl.tensor,  # [F, OUT_STRIDE] or None
     num_rows: tl.tensor,
     num_fresh: tl.tensor,
     num_targets: tl.tensor,
-    mix: tl.tensor,
+    beta: tl.tensor,
     move: tl.tensor,
     scale: tl.tensor,
     VALUE_STRIDE: tl.constexpr,
@@ -47,10 +47,10 @@ def gather_rows(
     if inputs is not None:
         before = _load(inputs, _find(targets, row, is_target), INPUT_STRIDE, column, is_target, COLUMNS)
         moved = tl.where(is_target, tl.fma(now - before, move, x), x)
-        if then is not None:
-            at = then + row * OUT_STRIDE + column
+        if previous is not None:
+            at = previous + row * OUT_STRIDE + column
             tl.store(at, tl.where(is_target, before, now), is_fresh & (column < OUT_STRIDE))
-    mixed = tl.fma(now - moved, mix, moved) if FROM_STORED else tl.fma(now - moved, mix - 1.0, now)
+    mixed = tl.fma(now - moved, beta, moved) if FROM_STORED else tl.fma(now - moved, beta - 1.0, now)
     start = tl.where(is_target, scale * mixed, tl.where(is_fresh, mixed, x))
     # Padding is written too: the device would have to read a memory sector that is written only in part.
     tl.store(out + row * OUT_STRIDE + column, start, inside & (column < OUT_STRIDE))

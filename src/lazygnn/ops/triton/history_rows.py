@@ -32,58 +32,58 @@ def gather(
     fresh: Tensor,
     num_targets: int,
     *,
-    mix: float,
+    beta: float,
     move: float = 0.0,
     scale: float = 1.0,
-    with_then: bool = False,
+    with_previous: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Returns the start values of a pass, [V, C], and the earlier inputs, [F, C], both in the type of `fresh`.
 
-    A target starts from `scale lerp(value + move (fresh - input), fresh, mix)`, any other row with a fresh value from
-    `lerp(value, fresh, mix)`, and all other rows from their stored value.
+    A target starts from `scale lerp(value + move (fresh - input), fresh, beta)`, any other row with a fresh value from
+    `lerp(value, fresh, beta)`, and all other rows from their stored value.
 
     Args:
         values: Stored values of all nodes, [V, C].
         inputs: Fresh values of the targets at their last visit, [T, C]; without them `move` has no effect.
         fresh: Fresh values of the first nodes, [F, C].
         num_targets: T.
-        mix: Weight of `fresh`.
+        beta: Weight of `fresh`.
         move: Weight of the change of `fresh` since the last visit.
         scale: Factor of the start value of a target.
-        with_then: Whether to return the earlier inputs, followed by `fresh` for the other rows.
+        with_previous: Whether to return the earlier inputs, followed by `fresh` for the other rows.
     """
     _check("fresh", len(fresh), fresh, num_targets, fresh)
     _check("values", num_rows := _length(values), values[0], len(fresh), fresh)
     if inputs is not None:
         _check("inputs", _length(inputs), inputs[0], num_targets, fresh)
-    (table, nodes), (past, targets) = values, inputs or (None, None)
+    (table, nodes), (stored_inputs, targets) = values, inputs or (None, None)
     fresh = with_dense_rows(fresh)
     out = empty_rows(num_rows, fresh)
-    then = None
-    if past is not None and with_then:
-        then = empty_rows(len(fresh), fresh)
+    previous = None
+    if stored_inputs is not None and with_previous:
+        previous = empty_rows(len(fresh), fresh)
     given = {
         "values": table,
         "nodes": None if nodes is None else nodes.contiguous(),
-        "inputs": past,
+        "inputs": stored_inputs,
         "targets": None if targets is None else targets.contiguous(),
         "fresh": fresh,
         "out": out,
-        "then": then,
+        "previous": previous,
         "num_rows": num_rows,
         "num_fresh": len(fresh),
         "num_targets": num_targets,
-        "mix": float(mix),
+        "beta": float(beta),
         "move": float(move),
         "scale": float(scale),
         "VALUE_STRIDE": table.stride(0),
-        "INPUT_STRIDE": 0 if past is None else past.stride(0),
+        "INPUT_STRIDE": 0 if stored_inputs is None else stored_inputs.stride(0),
         "FRESH_STRIDE": fresh.stride(0),
         "OUT_STRIDE": out.stride(0),
-        "FROM_STORED": mix < 0.5,
+        "FROM_STORED": beta < 0.5,
     }
-    _launch(gather_rows, num_rows, out.stride(0), [fresh, table, past], given)
-    return out, then
+    _launch(gather_rows, num_rows, out.stride(0), [fresh, table, stored_inputs], given)
+    return out, previous
 
 
 def scatter(targets: Tensor, pairs: Sequence[tuple[Tensor, Tensor]], pushed: Tensor, step: Tensor) -> None:

@@ -22,7 +22,7 @@ _WARP = tl.constexpr(32)
 _FOUR = tl.constexpr(4)
 
 
-@partial(jit, unspecialized=("num_rows", "num_entries", "num_x", "source_stride", "past_stride", "out_stride"))
+@partial(jit, unspecialized=("num_rows", "num_entries", "num_x", "source_stride", "previous_stride", "out_stride"))
 def lane_rows(
     order: tl.tensor,  # [R], rows in the order of processing
     rowptr: tl.tensor,  # [R + 1]
@@ -32,33 +32,33 @@ def lane_rows(
     halo: tl.tensor,  # [num_cols - S, LANES * UNIT] or None, the rows after those of `x`
     pieces: tl.tensor,  # [E // SPLIT, LANES * UNIT] or None
     source: tl.tensor,  # [R, SOURCE_COLUMNS] or None
-    past: tl.tensor,  # [R, PAST_COLUMNS] or None
+    previous: tl.tensor,  # [R, PREVIOUS_COLUMNS] or None
     out: tl.tensor,  # [R, LANES * UNIT]
     num_rows: tl.tensor,
     num_entries: tl.tensor,
     num_x: tl.tensor,
     source_stride: tl.tensor,
-    past_stride: tl.tensor,
+    previous_stride: tl.tensor,
     out_stride: tl.tensor,
     keep: tl.tensor,
     source_weight: tl.tensor,
-    past_weight: tl.tensor,
+    previous_weight: tl.tensor,
     X_STRIDE: tl.constexpr,
     HALO_STRIDE: tl.constexpr,
     SOURCE_COLUMNS: tl.constexpr,
     SOURCE_UNIT: tl.constexpr,
-    PAST_COLUMNS: tl.constexpr,
-    PAST_UNIT: tl.constexpr,
+    PREVIOUS_COLUMNS: tl.constexpr,
+    PREVIOUS_UNIT: tl.constexpr,
     UNIT: tl.constexpr,
     SPLIT: tl.constexpr,
     LANES: tl.constexpr,
     UNROLL: tl.constexpr,
 ) -> None:
-    """Computes `out = keep matrix @ x + source_weight source + past_weight past`.
+    """Computes `out = keep matrix @ x + source_weight source + previous_weight previous`.
 
     The strides of `x`, `halo` and `out` are in units of `UNIT` columns, which tells the compiler that rows are aligned.
-    The strides of `source` and `past` are in units of `SOURCE_UNIT` and `PAST_UNIT` columns. These are `UNIT` if the
-    rows are aligned and have the type of `x`, otherwise 1.
+    The strides of `source` and `previous` are in units of `SOURCE_UNIT` and `PREVIOUS_UNIT` columns. These are
+    `UNIT` if the rows are aligned and have the type of `x`, otherwise 1.
     """
     ROWS: tl.constexpr = _WARP // LANES
     HALVES: tl.constexpr = UNIT // _FOUR
@@ -76,8 +76,8 @@ def lane_rows(
     # Loaded before the sums, which hide the latency.
     if source is not None:
         given = _load_own(source, row, source_stride, lane, inside, SOURCE_COLUMNS, SOURCE_UNIT, UNIT)
-    if past is not None:
-        before = _load_own(past, row, past_stride, lane, inside, PAST_COLUMNS, PAST_UNIT, UNIT)
+    if previous is not None:
+        before = _load_own(previous, row, previous_stride, lane, inside, PREVIOUS_COLUMNS, PREVIOUS_UNIT, UNIT)
 
     table = (x, halo, num_x, X_STRIDE, HALO_STRIDE)
     if pieces is None:
@@ -96,8 +96,8 @@ def lane_rows(
         rest = tl.zeros([_WARP, _FOUR], tl.float32)
         if source is not None:
             rest += source_weight * _halves(given, KIND)[h]
-        if past is not None:
-            rest += past_weight * _halves(before, KIND)[h]
+        if previous is not None:
+            rest += previous_weight * _halves(before, KIND)[h]
         results += (keep * sums[h] + rest,)
     result = results[0] if HALVES == 1 else tl.reshape(tl.join(results[0], results[1]), [_WARP, UNIT])
     column = lane[:, None] * UNIT + tl.arange(0, UNIT)[None, :]

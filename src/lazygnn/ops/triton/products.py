@@ -19,7 +19,7 @@ from lazygnn.ops.triton.alignment import aligned, columns_per_load, empty_rows, 
 from lazygnn.ops.triton.product_kernels import lane_rows, piece_sums
 
 _WARP = 32
-# most lanes that share a row; each loads 16 bytes of it
+# most lanes that weight a row; each loads 16 bytes of it
 _MAX_LANES = 32
 # number of steps from which it pays to pad the source
 _PADDED_FROM = 3
@@ -42,15 +42,15 @@ def step(
     source: Tensor,
     alpha: float,
     *,
-    share: float = 1.0,
-    past: Tensor | None = None,
+    weight: float = 1.0,
+    previous: Tensor | None = None,
 ) -> Tensor:
-    """Returns `(1 - alpha) adj @ x + alpha lerp(past, source, share)` on the rows of `adj`.
+    """Returns `(1 - alpha) adj @ x + alpha lerp(previous, source, weight)` on the rows of `adj`.
 
     Further rows of `x` keep their value.
     """
     out = empty_rows(max(adj.num_rows, len(x)), x)
-    _multiply(adj, aligned(x), out, source, alpha, share=share, past=past)
+    _multiply(adj, aligned(x), out, source, alpha, weight=weight, previous=previous)
     if adj.num_rows < len(x):
         out[adj.num_rows :] = x[adj.num_rows :]
     return out
@@ -62,29 +62,29 @@ def run_steps(
     source: Tensor,
     alpha: float,
     *,
-    shares: Sequence[float] | None = None,
-    past: Tensor | None = None,
+    weights: Sequence[float] | None = None,
+    previous: Tensor | None = None,
 ) -> Tensor:
-    """Takes one step per matrix, each with its share of the source, and returns the rows of the last matrix.
+    """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix.
 
     If all matrices have the same number of rows, the further rows of `x` are read in place and never copied.
     """
     if not adjs:
         return x
     rows = adjs[-1].num_rows
-    shares = (1.0,) * len(adjs) if shares is None else shares
+    weights = (1.0,) * len(adjs) if weights is None else weights
     if any(adj.num_rows != rows for adj in adjs):
-        for adj, share in zip(adjs, shares, strict=True):
-            x = step(adj, x, source, alpha, share=share, past=past)
+        for adj, weight in zip(adjs, weights, strict=True):
+            x = step(adj, x, source, alpha, weight=weight, previous=previous)
         return x[:rows]
     x, halo = aligned(x), None
     below = x[rows:] if rows < len(x) else None
     if len(adjs) >= _PADDED_FROM:
         source = aligned(with_dense_rows(source))
-        past = None if past is None else aligned(with_dense_rows(past))
-    for adj, share in zip(adjs, shares, strict=True):
+        previous = None if previous is None else aligned(with_dense_rows(previous))
+    for adj, weight in zip(adjs, weights, strict=True):
         out = empty_rows(rows, x)
-        _multiply(adj, x, out, source, alpha, halo=halo, share=share, past=past)
+        _multiply(adj, x, out, source, alpha, halo=halo, weight=weight, previous=previous)
         x, halo = out, below
     return x
 
@@ -97,13 +97,13 @@ def _multiply(
     alpha: float = 0.0,
     *,
     halo: Tensor | None = None,
-    share: float = 1.0,
-    past: Tensor | None = None,
+    weight: float = 1.0,
+    previous: Tensor | None = None,
 ) -> None:
     """Writes the rows of `matrix` to `out`; the columns after the rows of `x` refer to the rows of `halo`."""
-    _check(matrix, x, halo, source=source, past=past)
-    # The kernel need not read a `past` of weight zero.
-    past = None if share == 1 else past
+    _check(matrix, x, halo, source=source, previous=previous)
+    # The kernel need not read a `previous` of weight zero.
+    previous = None if weight == 1 else previous
     unit = columns_per_load(x)
     vectors = triton.cdiv(x.shape[1], unit)
     if vectors > _MAX_LANES:
@@ -117,15 +117,15 @@ def _multiply(
                 None if source is None else source[:, columns],
                 alpha,
                 halo=None if halo is None else halo[:, columns],
-                share=share,
-                past=None if past is None else past[:, columns],
+                weight=weight,
+                previous=None if previous is None else previous[:, columns],
             )
         return
     if matrix.num_rows == 0 or x.shape[1] == 0:
         return
     plan = plans.plan_of(matrix)
-    source, past = (None if rows is None else with_dense_rows(rows) for rows in (source, past))
-    source_unit, past_unit = _unit_like(x, source), _unit_like(x, past)
+    source, previous = (None if rows is None else with_dense_rows(rows) for rows in (source, previous))
+    source_unit, previous_unit = _unit_like(x, source), _unit_like(x, previous)
     gather = {
         "col": matrix.col.contiguous(),
         "value": matrix.value.contiguous(),
@@ -144,20 +144,20 @@ def _multiply(
             rowptr=matrix.rowptr.contiguous(),
             pieces=pieces,
             source=source,
-            past=past,
+            previous=previous,
             out=out,
             num_rows=matrix.num_rows,
             num_entries=len(matrix.col),
             source_stride=0 if source is None else source.stride(0) // source_unit,
-            past_stride=0 if past is None else past.stride(0) // past_unit,
+            previous_stride=0 if previous is None else previous.stride(0) // previous_unit,
             out_stride=out.stride(0) // unit,
             keep=1.0 - alpha,
-            source_weight=float(alpha * share),
-            past_weight=float(alpha * (1 - share)),
+            source_weight=float(alpha * weight),
+            previous_weight=float(alpha * (1 - weight)),
             SOURCE_COLUMNS=x.shape[1] if source_unit == 1 else vectors * unit,
             SOURCE_UNIT=source_unit,
-            PAST_COLUMNS=x.shape[1] if past_unit == 1 else vectors * unit,
-            PAST_UNIT=past_unit,
+            PREVIOUS_COLUMNS=x.shape[1] if previous_unit == 1 else vectors * unit,
+            PREVIOUS_UNIT=previous_unit,
             LANES=vectors,
             UNROLL=_unroll(matrix),
             **gather,
