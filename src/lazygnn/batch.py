@@ -18,17 +18,17 @@ from lazygnn.ops import Adjacency, Csr, find_device
 
 @dataclass(frozen=True, eq=False)
 class Labeled:
-    """The targets that the loss looks at, `K` of them, for a last step on these alone."""
+    """The `K` targets that the loss depends on, for one more step on these rows alone."""
 
-    rows: Tensor  # [K], places among the targets
+    rows: Tensor  # [K], indices among the targets
     adj: Adjacency  # [K, V]
     transposed: Adjacency  # [V, K]
-    same_loss: bool = False  # whether every step has the same loss, so that one look at its gradient is enough
+    same_loss: bool = False  # whether every step has the same loss, so that checking its gradient once is enough
     # not empty once a gradient was checked; shared with copies on other devices
     checks: list[bool] = field(default_factory=list, repr=False)
 
     def map(self, move: Callable[[Any], Any]) -> "Labeled":
-        """The same rows with each part replaced by what `move` makes of it."""
+        """Applies `move` to each tensor and matrix."""
         return replace(self, rows=move(self.rows), adj=move(self.adj), transposed=move(self.transposed))
 
 

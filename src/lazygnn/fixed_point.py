@@ -23,8 +23,8 @@ Solver = Literal["chebyshev", "power"]
 class Solution:
     """The solution, the products it took, and a bound on its error relative to `x_in`.
 
-    The bound counts what rounding adds: `eps / alpha`, with `eps` of the type of `x_in`. It lies above the tolerance
-    where the type cannot reach that.
+    The bound counts what rounding adds: `eps / alpha`, with `eps` of the type of `x_in`. It exceeds the tolerance
+    if the type cannot reach that.
     """
 
     x: Tensor
@@ -66,7 +66,7 @@ def solve(
 
 
 def num_products(alpha: float, tolerance: float, solver: Solver = "chebyshev") -> int:
-    """The products that are always enough."""
+    """Returns a number of products that is always enough."""
     if not 0 < tolerance < 1:
         raise ValueError(f"`tolerance` must lie in (0, 1), got {tolerance}")
     if solver not in ("chebyshev", "power"):

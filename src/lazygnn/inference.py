@@ -13,31 +13,31 @@ INFERENCE_ROWS = 65_536
 # device memory that inference may take for what it propagates
 INFERENCE_BYTES = 3 * 2**28
 
-Room = Callable[[tuple[int, int], torch.dtype], Tensor]
+Allocate = Callable[[tuple[int, int], torch.dtype], Tensor]
 
 
 def by_rows(
-    function: Callable[..., Tensor], device: torch.device, *parts: Tensor | Csr, room: Room | None = None
+    function: Callable[..., Tensor], device: torch.device, *parts: Tensor | Csr, allocate: Allocate | None = None
 ) -> Tensor:
     """Applies `function` to blocks of the rows of `parts` on `device`.
 
     Args:
-        function: From rows of the parts to rows of the result.
-        device: Where it is computed.
-        parts: All with the same number of rows.
-        room: Makes the tensor of the result; by default it lies where the first part does.
+        function: Maps rows of the parts to rows of the result.
+        device: The device that computes.
+        parts: Tensors or matrices with the same number of rows.
+        allocate: Creates the tensor of the result; by default it is on the device of the first part.
     """
     num_rows, out = len(parts[0]), torch.empty(0)
     for start in range(0, num_rows, INFERENCE_ROWS):
         block = function(*[_rows(part, start, start + INFERENCE_ROWS).to(device) for part in parts])
-        if room is None and num_rows <= INFERENCE_ROWS:
+        if allocate is None and num_rows <= INFERENCE_ROWS:
             return block.to(parts[0].device)
         if start == 0:
             shape = (num_rows, block.shape[1])
             out = (
                 torch.empty(shape, dtype=block.dtype, device=parts[0].device)
-                if room is None
-                else room(shape, block.dtype)
+                if allocate is None
+                else allocate(shape, block.dtype)
             )
         out[start : start + INFERENCE_ROWS] = block
     return out
@@ -60,7 +60,7 @@ def by_columns(
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while."""
+    """Sets evaluation mode within the context, and restores the mode after it."""
     was_training = model.training
     model.eval()
     try:

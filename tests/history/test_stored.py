@@ -124,7 +124,7 @@ def test_a_state_is_all_tensors() -> None:
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
     history = open_history(3, 2, Mix(0.5))
     push_ones(history, 0, 1, 2)
-    with pytest.raises(ValueError, match=r"stores values\.rows, pushed, .*; the state given holds values\.rows, inputs"):
+    with pytest.raises(ValueError, match=r"stores values\.rows, pushed, .*; the state given holds values\.rows, in"):
         history.load_state_dict(open_history(3, 2, Drift()).state_dict())
     with pytest.raises(ValueError, match="the state given holds nothing"):
         history.load_state_dict({})

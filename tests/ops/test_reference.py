@@ -148,7 +148,7 @@ def test_autocast_rounds_neither_the_matrix_nor_the_sums(dtype: torch.dtype) -> 
 
 def test_rows_of_a_table_are_gathered_and_scattered() -> None:
     table, rows = random_rows(9, 3, 0), torch.tensor([7, 0, 4])
-    out = reference.room(3, table)
+    out = reference.allocate_rows(3, table)
     assert (out.shape, out.dtype) == ((3, 3), table.dtype)
     reference.gather(table, rows, out)
     assert torch.equal(out, table[rows])

@@ -14,13 +14,13 @@ class DeviceStore(Store):
     copies_at_once = True
 
     def read(self, rows: Tensor) -> Tensor:
-        """Gathers."""
+        """Gathers the rows in place."""
         here = rows.to(self.parts["rows"].device)
         gathered = {name: part.index_select(0, here) for name, part in self.parts.items()}
         return self.codec.decode(gathered).to(self.device)
 
     def write(self, rows: Tensor, values: Tensor) -> None:
-        """Scatters."""
+        """Scatters the values in place."""
         here = self.parts["rows"].device
         self._scatter(rows.to(here), self.codec.encode(values.to(here)))
 

@@ -97,7 +97,7 @@ class PinnedStore(DeviceStore):
 
     def allocate(self, num_rows: int) -> Parts:
         """Returns uninitialized device memory for so many rows."""
-        return {name: ops.host_rows(part).room(num_rows, part) for name, part in self.parts.items()}
+        return {name: ops.host_rows(part).allocate_rows(num_rows, part) for name, part in self.parts.items()}
 
     def gather(self, rows: Tensor, out: Parts, count: Tensor | None = None) -> None:
         """Copies rows, as they are stored, into memory from `allocate`.
@@ -127,7 +127,7 @@ class _Span:
     """Page-locked bytes as an object of the CUDA array interface."""
 
     def __init__(self, memory: Tensor) -> None:
-        # whoever reads the bytes keeps this object, and this object keeps the memory
+        # readers of the bytes hold this object, which holds the memory
         self.memory = memory
         self.__cuda_array_interface__ = {
             "data": (memory.data_ptr(), False),

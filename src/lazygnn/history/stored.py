@@ -127,7 +127,7 @@ class StoredHistory(History):
         return self.num_pushes - self.pushed - 1
 
     def mean_age(self) -> float:
-        """Mean of `age`."""
+        """Returns the mean of `age`."""
         return float(self.age.to(torch.float32).mean())
 
     def drift_norm(self) -> float | None:
@@ -145,7 +145,7 @@ class StoredHistory(History):
         return sum(store.num_bytes for store in self.stores.values())
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that must survive for training to go on as if it had never stopped; the rows are live, not copies."""
+        """Returns all that resuming bit for bit needs; the rows are live, not copies."""
         state = {f"{kind}.{name}": t for kind, store in self.stores.items() for name, t in store.state().items()}
         complete = torch.tensor(int(self._complete))
         return state | {
@@ -156,7 +156,7 @@ class StoredHistory(History):
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Takes over what `state_dict` gave."""
+        """Restores a state that `state_dict` returned."""
         check_state(self.state_dict(), state)
         for kind, store in self.stores.items():
             store.load({name: state[f"{kind}.{name}"] for name in store.parts})
@@ -180,7 +180,7 @@ class StoredHistory(History):
         return Start(x, previous if with_previous else None)
 
     def _push_at_once(self, targets: Tensor, values: Tensor, fresh: Tensor) -> bool:
-        """Writes everything with one kernel, if there is one for it."""
+        """Writes everything with one kernel, if there is one for these types."""
         tables = [table for store in self.stores.values() if (table := store.writable()) is not None]
         new = [values, fresh][: len(self.stores)]
         kernels = ops.history_rows(*tables, *new) if len(tables) == len(new) else None
@@ -197,7 +197,7 @@ class StoredHistory(History):
         num_rows = self.values.num_rows
         if num_targets == num_rows or self._rows_pushed < num_rows:
             return num_targets == num_rows
-        # waits for the device; where the targets of an epoch are disjoint, once in the life of the history
+        # synchronizes; where the targets of an epoch are disjoint, once in the life of the history
         return bool((self.pushed >= 0).all())
 
     def _measure(self, fresh: Tensor, previous: Tensor, known: Tensor | None) -> None:

@@ -25,10 +25,10 @@ class Decoupled(Model):
     """`head(propagate(transform(x)))`, Eqs. (2)-(4) or (5)-(7).
 
     Args:
-        transform: The MLP; its output is what is propagated.
+        transform: The MLP; its output is propagated.
         propagation: None, exact or lazy.
-        head: Maps what was propagated to the outputs, where the two differ in width.
-        scratch: Folder for what inference holds of every node, where that is too much for memory.
+        head: Maps the propagated rows to the outputs, if the two differ in width.
+        scratch: Folder for the rows of all nodes in inference, if these do not fit in memory.
     """
 
     replayable = True
@@ -43,21 +43,21 @@ class Decoupled(Model):
         self.head = head
 
     def forward(self, batch: Batch) -> Tensor:
-        """Outputs of the targets, [T, C]."""
+        """Returns the outputs of the targets, [T, C]."""
         check_batch(batch)
         x_in = self.transform(batch.x, batch.num_targets)  # Eq. (15)
         return self._output(self.propagation(x_in, batch))
 
     def fill(self, batch: Batch) -> None:
-        """Gives the targets of a batch a first history; a pass without gradients that changes no weight."""
+        """Stores a first history for the targets of a batch, without gradients."""
         with torch.no_grad():
             self.propagation.fill(self.transform(batch.x, batch.num_targets), batch)
 
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
-        """Outputs of every node, [N, C], where the graph lies; exact, and no history is read.
+        """Returns the exact outputs of every node, [N, C], on the device of the graph; reads no history.
 
-        Hidden activations exist for a block of nodes at a time, so memory is that of the outputs.
+        Computes hidden activations for a block of nodes at a time, so memory is that of the outputs.
         """
         embedding = self.embed(graph)
         if self.head is None:
@@ -66,26 +66,28 @@ class Decoupled(Model):
 
     @torch.no_grad()
     def embed(self, graph: Graph) -> Tensor:
-        """What is propagated, for every node: embeddings where there is a head, logits where there is none."""
+        """Returns the propagated rows of every node: embeddings if there is a head, otherwise logits."""
         return self.propagation.infer(self._transform_all(graph), graph.adj.to(self.device), in_place=True)
 
     @torch.no_grad()
     def diagnose(self, graph: Graph) -> dict[str, float]:
         """Returns the error of the stored solution, and the cosine and length of the last gradient, against exact ones.
 
-        A history that stores no inputs is compared with the inputs of now, without dropout.
+        A history that stores no inputs is compared with the current inputs, without dropout.
         """
         return self.propagation.diagnose(graph.adj.to(self.device), lambda: self._transform_all(graph))
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
-        """The weights layer by layer, the head last."""
+        """Returns the weights layer by layer, the head last."""
         head = [] if self.head is None else [list(self.head.parameters())]
         return self.transform.layer_parameters() + head
 
     def _transform_all(self, graph: Graph) -> Tensor:
-        """The transform of every node, block by block and without dropout, where the graph lies, [N, C]."""
+        """Transforms every node, block by block and without dropout, on the device of the graph, [N, C]."""
         with evaluating(self.transform):
-            return by_rows(self.transform, self.device, graph.x, room=None if self.scratch is None else self._on_disk)
+            return by_rows(
+                self.transform, self.device, graph.x, allocate=None if self.scratch is None else self._on_disk
+            )
 
     def _on_disk(self, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
         assert self.scratch is not None
@@ -96,7 +98,7 @@ class Decoupled(Model):
 
 
 class LazyGNN(Decoupled):
-    """An MLP with lazy propagation, ready for a loop of one's own; https://arxiv.org/abs/2302.01503.
+    """An MLP with lazy propagation, ready for your own training loop; https://arxiv.org/abs/2302.01503.
 
     The number of steps a pass takes is that of the batch: `Batch.full(graph, num_layers=2)`.
 

@@ -62,13 +62,13 @@ def run_steps(
     return x[: adjs[-1].num_rows] if adjs else x
 
 
-def room(num_rows: int, like: Tensor) -> Tensor:
+def allocate_rows(num_rows: int, like: Tensor) -> Tensor:
     """Returns uninitialized memory for `num_rows` rows of a table."""
     return torch.empty((num_rows, *like.shape[1:]), dtype=like.dtype, device=like.device)
 
 
 def gather(table: Tensor, rows: Tensor, out: Tensor, count: Tensor | None = None) -> None:  # noqa: ARG001
-    """Computes `out = table[rows]` for an `out` from `room`; rows after the first `count` are unspecified."""
+    """Computes `out = table[rows]` for an `out` from `allocate_rows`; rows after the first `count` are unspecified."""
     torch.index_select(table, 0, rows, out=out)
 
 

@@ -30,7 +30,7 @@ def random_rows(num_rows: int, columns: int | None, dtype: torch.dtype, device: 
     """Returns random numbers with the layout of a table, or of a vector without `columns`."""
     values = (50 * draw(num_rows, columns or 1, "cpu", seed=seed)).to(device, dtype)
     values = values[:, 0] if columns is None else values
-    return host_rows.room(num_rows, values).copy_(values)
+    return host_rows.allocate_rows(num_rows, values).copy_(values)
 
 
 def some_rows(num_rows: int, of: int, device: str, dtype: torch.dtype = torch.int64) -> Tensor:
@@ -46,10 +46,10 @@ def padding(table: Tensor) -> Tensor:
 @pytest.mark.parametrize("columns", [1, 3, 8, 47, 48, 100, 130])
 def test_rows_are_gathered_and_scattered_as_they_are(device: str, columns: int, dtype: torch.dtype) -> None:
     table, rows = random_rows(60, columns, dtype, device), some_rows(40, 60, device)
-    before, out = table.clone(), host_rows.room(40, table)
+    before, out = table.clone(), host_rows.allocate_rows(40, table)
     assert out.stride(0) * out.element_size() % 16 == 0
     host_rows.gather(table, rows, out)
-    expected = reference.room(40, before)
+    expected = reference.allocate_rows(40, before)
     reference.gather(before, rows, expected)
     assert torch.equal(out, expected)
     assert torch.equal(table, before)
@@ -68,7 +68,7 @@ def test_a_few_programs_copy_all_rows(
     monkeypatch.setattr(host_rows, "_PROGRAMS", 3)
     monkeypatch.setattr(host_rows, "_WORDS", 64)
     table, rows = random_rows(1500, columns, torch.float32, device), some_rows(1001, 1500, device, index)
-    out = host_rows.room(1001, table)
+    out = host_rows.allocate_rows(1001, table)
     host_rows.gather(table, rows, out)
     assert torch.equal(out, table[rows])
     new = random_rows(1001, columns, torch.float32, device, seed=1)
@@ -86,7 +86,7 @@ def test_the_number_of_gathered_rows_is_read_on_the_device(
     monkeypatch.setattr(host_rows, "_PROGRAMS", 3)
     monkeypatch.setattr(host_rows, "_WORDS", 64)
     table, rows = random_rows(1500, columns, torch.float32, device), some_rows(1001, 1500, device)
-    out = host_rows.room(1001, table)
+    out = host_rows.allocate_rows(1001, table)
     host_rows.gather(table, rows, out, torch.tensor(count, dtype=index, device=device))
     assert torch.equal(out[:count], table[rows][:count])
     assert bool(out[count:].isnan().all())
@@ -97,7 +97,7 @@ def test_the_number_of_gathered_rows_is_read_on_the_device(
 def test_a_row_may_be_wider_than_a_tile(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_rows, "_WIDTH", 16)
     table, rows = random_rows(9, 147, torch.bfloat16, device), some_rows(5, 9, device)
-    out = host_rows.room(5, table)
+    out = host_rows.allocate_rows(5, table)
     host_rows.gather(table, rows, out)
     assert torch.equal(out, table[rows])
     expected = table.index_copy(0, rows, 2 * out)
@@ -108,7 +108,7 @@ def test_a_row_may_be_wider_than_a_tile(device: str, monkeypatch: pytest.MonkeyP
 def test_padding_does_not_matter(device: str) -> None:
     table, rows = random_rows(20, 5, torch.float32, device), some_rows(11, 20, device)
     padding(table).fill_(torch.nan)
-    out = host_rows.room(11, table)
+    out = host_rows.allocate_rows(11, table)
     host_rows.gather(table, rows, out)
     assert torch.equal(out, table[rows])
     new = random_rows(11, 5, torch.float32, device, seed=1)
@@ -121,7 +121,7 @@ def test_padding_does_not_matter(device: str) -> None:
 @pytest.mark.parametrize("columns", [None, 5])
 def test_no_rows_are_copied(device: str, columns: int | None) -> None:
     table, rows = random_rows(6, columns, torch.float32, device), some_rows(0, 6, device)
-    before, out = table.clone(), host_rows.room(0, table)
+    before, out = table.clone(), host_rows.allocate_rows(0, table)
     host_rows.gather(table, rows, out)
     host_rows.scatter(table, rows, out)
     assert out.shape == (0, *table.shape[1:])
@@ -141,7 +141,7 @@ def test_rows_that_do_not_fit_are_refused(device: str) -> None:
     table, rows = random_rows(9, 7, torch.float32, device), some_rows(4, 9, device)
     message = r"cannot copy rows of shape \(4, 7\) in torch.float32 to \(5, 7\) in torch.float32"
     with pytest.raises(ValueError, match=message):
-        host_rows.gather(table, rows, host_rows.room(5, table))
+        host_rows.gather(table, rows, host_rows.allocate_rows(5, table))
     with pytest.raises(ValueError, match=r"rows of shape \(3, 7\) .* to \(4, 7\)"):
         host_rows.scatter(table, rows, table[:3])
     with pytest.raises(ValueError, match=r"rows of shape \(4, 6\) .* to \(4, 7\)"):
@@ -162,7 +162,10 @@ def open_far(start: WarmStart, kept: torch.dtype) -> StoredHistory:
 
     def store() -> PinnedStore:
         layout = codec.layout(60, 47).items()
-        parts = {name: host_rows.room(60, torch.zeros(shape, dtype=dtype)).zero_() for name, (shape, dtype) in layout}
+        parts = {
+            name: host_rows.allocate_rows(60, torch.zeros(shape, dtype=dtype)).zero_()
+            for name, (shape, dtype) in layout
+        }
         return PinnedStore(parts, codec, torch.device("cpu"))
 
     return StoredHistory(start, store(), store() if start.stores_inputs else None)
@@ -251,6 +254,6 @@ def test_offsets_may_exceed_32_bits() -> None:
     new, rows = random_rows(2, 47, torch.int8, "cuda"), torch.tensor([2, 0], device="cuda")
     host_rows.scatter(table, rows, new)
     assert torch.equal(table[rows], new)
-    out = host_rows.room(2, table)
+    out = host_rows.allocate_rows(2, table)
     host_rows.gather(table, rows, out)
     assert torch.equal(out, new)

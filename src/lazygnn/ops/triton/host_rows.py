@@ -23,7 +23,7 @@ _WIDTH = 1024
 _OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}
 
 
-def room(num_rows: int, like: Tensor) -> Tensor:
+def allocate_rows(num_rows: int, like: Tensor) -> Tensor:
     """Returns uninitialized memory for `num_rows` rows of a table."""
     if like.dim() == 2:
         return empty_rows(num_rows, like)
@@ -31,7 +31,7 @@ def room(num_rows: int, like: Tensor) -> Tensor:
 
 
 def gather(table: Tensor, rows: Tensor, out: Tensor, count: Tensor | None = None) -> None:
-    """Computes `out = table[rows]` for an `out` from `room`.
+    """Computes `out = table[rows]` for an `out` from `allocate_rows`.
 
     Args:
         table: Rows that are a multiple of 16 bytes apart, [N, C], or 32-bit numbers, [N].
