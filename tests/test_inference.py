@@ -90,8 +90,10 @@ def test_prepare_writes_a_folder_that_trains_along_its_parts(tmp_path: Path, mon
     assert 0 < found["edge_cut"] < 1
     assert 0 < found["mean_halo"] <= found["mean_deep_halo"]
     settings = {"num_parts": 7, "epochs": 3, "hidden_channels": 8, "dropout": 0.0}
-    by_metis = commands.train(resolve("lazygnn", str(file), settings), tmp_path / "a", quiet=True)
+    by_metis = commands.train(resolve("lazygnn", str(file), settings, device="cpu"), tmp_path / "a", quiet=True)
     contiguous = settings | {"partition": "contiguous", "features": "host"}
-    prepared = commands.train(resolve("lazygnn", str(tmp_path / "prepared"), contiguous), tmp_path / "b", quiet=True)
+    prepared = commands.train(
+        resolve("lazygnn", str(tmp_path / "prepared"), contiguous, device="cpu"), tmp_path / "b", quiet=True
+    )
     # the same parts, cut from a memory-mapped graph that needs no permuting
     assert (by_metis["val"], by_metis["test"]) == (prepared["val"], prepared["test"])

@@ -66,13 +66,14 @@ def test_class_mass_without_classes_leaves_no_run_folder(block_arrays: dict[str,
 
 def test_similar_nodes_are_linked_with_feature_neighbors(arrays_file: Path, tmp_path: Path) -> None:
     values = {"feature_neighbors": 5, "feature_hops": 2, "feature_weight": 1.0, "class_mass": True}
-    result = commands.train(resolve("label-propagation", str(arrays_file), values), tmp_path / "run", quiet=True)
+    config = resolve("label-propagation", str(arrays_file), values, device="cpu")
+    result = commands.train(config, tmp_path / "run", quiet=True)
     graph = load_graph(arrays_file)
     linked = link_similar(smooth_features(graph, 2), 5, 1.0)
     out = LabelPropagation(0.1, class_mass=True).infer(replace(graph, adj=linked.adj, degree=linked.degree))
     test = graph.masks["test"]
     assert result["test"] == pytest.approx(float((out.argmax(dim=1) == graph.y)[test].double().mean()))
-    found, _, _ = commands.predict_run(tmp_path / "run")
+    found, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
     torch.testing.assert_close(torch.as_tensor(found).log_softmax(dim=1), out.log_softmax(dim=1))
 
 
