@@ -1,13 +1,17 @@
 """Helpers that many test modules share: `from tests.helpers import random_rows`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from lazygnn.ops import Csr
+from lazygnn.graph import Graph
+from lazygnn.history import StoredHistory, open_history
+from lazygnn.history.warmstart import WarmStart
+from lazygnn.ops import Adjacency, Csr
 
 Test = TypeVar("Test", bound=Callable[..., Any])
 
@@ -31,6 +35,41 @@ def random_matrix(num_rows: int, num_cols: int, seed: int = 0, dtype: torch.dtyp
     row, col = stored.nonzero(as_tuple=True)
     value = random_rows(num_rows, num_cols, seed + 1, dtype)[row, col]
     return Csr.from_sorted(row, col, value, (num_rows, num_cols))
+
+
+def random_graph(num_nodes: int, num_edges: int, seed: int = 0) -> Graph:
+    """Returns a graph in float64 with random edges, four features and three classes; every node is a training node."""
+    rng = np.random.default_rng(seed)
+    edges = rng.integers(0, num_nodes, (2, num_edges))
+    x, y = rng.normal(size=(num_nodes, 4)), rng.integers(0, 3, num_nodes)
+    return Graph.from_edges(edges, x, y, train_mask=np.ones(num_nodes, bool)).to(torch.float64)
+
+
+def open_float64(num_nodes: int, channels: int, start: WarmStart) -> StoredHistory:
+    """Opens a history that stores and returns float64."""
+    return open_history(num_nodes, channels, start, dtype=torch.float64, compute_dtype=torch.float64)
+
+
+def exact_solution(adj: Adjacency, x: Tensor, alpha: float) -> Tensor:
+    """Returns `alpha (I - (1 - alpha) A)^-1 x` by a dense solve: the fixed point of Eq. (1), and of Eq. (10)."""
+    system = torch.eye(len(x), dtype=x.dtype) - (1 - alpha) * adj.to_dense()
+    solved: Tensor = torch.linalg.solve(system, alpha * x)
+    return solved
+
+
+def dense_steps(adj: Tensor, x: Tensor, source: Tensor, alpha: float, num_steps: int) -> Tensor:
+    """Runs `x <- (1 - alpha) A x + alpha source` with a dense matrix; autograd differentiates it."""
+    for _ in range(num_steps):
+        x = (1 - alpha) * adj @ x + alpha * source
+    return x
+
+
+def matrix_polynomial(coefficients: Sequence[float], adj: Tensor, x: Tensor) -> Tensor:
+    """Returns `sum_k c_k A^k x` with a dense matrix."""
+    out, power = torch.zeros_like(x), x
+    for coefficient in coefficients:
+        out, power = out + coefficient * power, adj @ power
+    return out
 
 
 def assert_equal_up_to_rounding(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:

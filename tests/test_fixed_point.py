@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from lazygnn.data import load_graph
 from lazygnn.fixed_point import Solver, num_products, solve
 from lazygnn.graph import Graph
 from lazygnn.ops import Adjacency
+from tests.helpers import exact_solution, random_graph, random_rows
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 
@@ -25,11 +25,6 @@ def star(num_leaves: int) -> Graph:
     return Graph.from_edges(edges, np.ones((num_leaves + 1, 1)))
 
 
-def random_graph(seed: int) -> Graph:
-    rng = np.random.default_rng(seed)
-    return Graph.from_edges(rng.integers(0, 200, (2, 400)), np.ones((200, 1)))
-
-
 def bipartite_without_loops() -> Adjacency:
     """Returns a matrix with the eigenvalue -1, the hardest case of a normalized matrix."""
     graph = path_of(2).to(torch.float64).adj
@@ -37,18 +32,16 @@ def bipartite_without_loops() -> Adjacency:
 
 
 def graphs() -> dict[str, Adjacency]:
-    found = {"path": path_of(300), "star": star(50), **{f"random {seed}": random_graph(seed) for seed in range(3)}}
+    found = {
+        "path": path_of(300),
+        "star": star(50),
+        **{f"random {seed}": random_graph(200, 400, seed) for seed in range(3)},
+    }
     adjs = {name: graph.to(torch.float64).adj for name, graph in found.items()}
     adjs["bipartite"] = bipartite_without_loops()
     if (SHARED / "cora.npz").is_file():
         adjs["cora"] = load_graph(SHARED / "cora.npz").to(torch.float64).adj
     return adjs
-
-
-def exact(adj: Adjacency, x: Tensor, alpha: float) -> Tensor:
-    identity = torch.eye(len(x), dtype=torch.float64)
-    solution: Tensor = alpha * torch.linalg.solve(identity - (1 - alpha) * adj.to_dense(), x)
-    return solution
 
 
 @pytest.mark.parametrize("solver", ["chebyshev", "power"])
@@ -58,9 +51,9 @@ def test_error_stays_below_the_tolerance(solver: Solver, alpha: float, tolerance
     for name, adj in graphs().items():
         if name == "cora":
             continue
-        x = torch.randn(len(adj), 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        x = random_rows(len(adj), 4, 0)
         solution = solve(adj, x, alpha, tolerance=tolerance, solver=solver)
-        error = float((solution.x - exact(adj, x, alpha)).norm() / x.norm())
+        error = float((solution.x - exact_solution(adj, x, alpha)).norm() / x.norm())
         assert error <= tolerance, name
         assert error <= solution.error * (1 + 1e-6) + 1e-14, name
         assert solution.num_products <= num_products(alpha, tolerance, solver)
@@ -73,19 +66,19 @@ def test_the_error_reported_holds_in_float32(solver: Solver, alpha: float, toler
     """Rounding may exceed a small tolerance; the reported error includes it."""
     for name, adj in graphs().items():
         for seed in range(3):
-            x = torch.randn(len(adj), 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+            x = random_rows(len(adj), 4, seed)
             # with a smoothed input the solver stops where float32 makes no more progress
-            for given in (x, exact(adj, x, 0.01)):
+            for given in (x, exact_solution(adj, x, 0.01)):
                 narrow = given.float()
                 solution = solve(adj.to(torch.float32), narrow, alpha, tolerance=tolerance, solver=solver)
-                expected = exact(adj.to(torch.float32).to(torch.float64), narrow.double(), alpha)
+                expected = exact_solution(adj.to(torch.float32).to(torch.float64), narrow.double(), alpha)
                 error = float((solution.x.double() - expected).norm() / narrow.double().norm())
                 assert error <= solution.error, (name, seed)
 
 
 def test_chebyshev_needs_half_the_products_at_most_and_never_more_than_45() -> None:
     for name, adj in graphs().items():
-        x = torch.randn(len(adj), 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        x = random_rows(len(adj), 8, 0)
         fast = solve(adj, x, 0.1, tolerance=1e-8)
         slow = solve(adj, x, 0.1, tolerance=1e-8, solver="power")
         assert float((fast.x - slow.x).norm() / x.norm()) <= 2e-8, name
@@ -96,7 +89,7 @@ def test_chebyshev_needs_half_the_products_at_most_and_never_more_than_45() -> N
 
 def test_a_smooth_input_stops_early() -> None:
     adj = path_of(300).to(torch.float64).adj
-    smooth = exact(adj, torch.ones(300, 1, dtype=torch.float64), 0.001)
+    smooth = exact_solution(adj, torch.ones(300, 1, dtype=torch.float64), 0.001)
     assert solve(adj, smooth, 0.1, tolerance=1e-2).num_products < num_products(0.1, 1e-2)
 
 
@@ -119,8 +112,8 @@ def test_bad_values_are_named() -> None:
 @pytest.mark.parametrize("scale", [1e-3, 1e3])
 def test_the_tolerance_is_relative_to_the_input(solver: Solver, scale: float) -> None:
     adj = path_of(100).to(torch.float64).adj
-    rough = torch.randn(100, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    smooth = exact(adj, rough, 0.001)
+    rough = random_rows(100, 2, 0)
+    smooth = exact_solution(adj, rough, 0.001)
     for x in (rough, smooth):
         plain, scaled = (solve(adj, factor * x, 0.1, tolerance=1e-3, solver=solver) for factor in (1.0, scale))
         assert scaled.num_products == plain.num_products

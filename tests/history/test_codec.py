@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from lazygnn.history.codec import DTYPES, Codec
+from tests.helpers import random_rows
 
 INT8 = Codec(torch.int8, torch.float32)
 finite = st.floats(-(2.0**127), 2.0**127, width=32)
@@ -57,7 +58,7 @@ def test_int8_does_not_hide_a_row_that_has_gone_wrong(bad: float) -> None:
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype.is_floating_point], ids=str)
 def test_floats_are_cast(dtype: torch.dtype) -> None:
-    values = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    values = random_rows(5, 3, 0, torch.float32)
     assert torch.equal(round_trip(Codec(dtype, torch.float32), values), values.to(dtype).float())
 
 

@@ -8,10 +8,10 @@ from torch_geometric.data import Data
 
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
-from lazygnn.history import open_history
 from lazygnn.loader import ClusterLoader, from_pyg_batch
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.propagation import Drift, LazyPropagation
+from tests.helpers import open_float64, random_rows
 
 
 def edges_of(graph: Graph) -> Tensor:
@@ -142,11 +142,9 @@ def test_the_gradient_of_a_sample_is_that_of_its_steps(block_graph: Graph, resca
     batch = from_pyg_batch(neighbor_form(graph, list(range(20)), 3, 0), graph, 2, rescale=rescale)
     square = batch.adjs[0].to_dense()[:, :20]
     assert float((square - square.T).norm()) > 0.1
-    features = open_history(60, 3, Drift(), dtype=torch.float64, compute_dtype=torch.float64)
+    features = open_float64(60, 3, Drift())
     prop = LazyPropagation(alpha, features)
-    stored, fresh = (
-        torch.randn(60, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(s)) for s in (0, 1)
-    )
+    stored, fresh = (random_rows(60, 3, seed) for seed in (0, 1))
     features.push(torch.arange(60), stored, fresh)
     x_in, grad = stored[:20].clone().requires_grad_(), fresh[:20]
     out = prop(x_in, batch)

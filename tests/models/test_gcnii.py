@@ -9,11 +9,12 @@ from torch.nn import functional as F
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
-from lazygnn.history import History, open_history
+from lazygnn.history import History
 from lazygnn.models import GCNII
 from lazygnn.models.gcnii import GCN2Layer
 from lazygnn.models.layers import NormKind
 from lazygnn.propagation import Mix
+from tests.helpers import open_float64, random_rows
 
 
 def make(
@@ -82,7 +83,7 @@ def test_a_layer_is_the_equation_and_approaches_the_identity_with_depth(graph: G
     model = make(5)
     assert [layer.beta for layer in layers(model)] == [math.log(0.7 / depth + 1) for depth in range(1, 6)]
     layer = layers(model)[2]
-    x, x_0 = (torch.randn(60, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(s)) for s in (1, 2))
+    x, x_0 = (random_rows(60, 8, seed) for seed in (1, 2))
     identity = torch.eye(8, dtype=torch.float64)
     mapping = (1 - layer.beta) * identity + layer.beta * layer.weight
     expected = (0.8 * graph.adj.to_dense() @ x + 0.2 * x_0) @ mapping
@@ -102,7 +103,7 @@ def test_dropout_does_not_act_on_the_initial_features(graph: Graph) -> None:
 
 
 def test_histories_are_stored_before_dropout(graph: Graph) -> None:
-    histories = [open_history(60, 8, Mix(1.0), dtype=torch.float64, compute_dtype=torch.float64) for _ in range(2)]
+    histories = [open_float64(60, 8, Mix(1.0)) for _ in range(2)]
     model = make(3, norm="batch", dropout=0.5, histories=histories)
     outputs: list[Tensor] = []
     for norm in model.norms:

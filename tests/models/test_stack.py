@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from lazygnn import inference
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
-from lazygnn.history import StoredHistory, open_history
+from lazygnn.history import StoredHistory
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.models import GCN, SAGE, Stack
 from lazygnn.models.gcn import GCNLayer
@@ -20,6 +20,7 @@ from lazygnn.models.sage import SAGELayer, mean_of_neighbors
 from lazygnn.models.stack import Layer
 from lazygnn.ops import Adjacency, Csr, aggregate
 from lazygnn.propagation import Mix
+from tests.helpers import open_float64
 
 N = 60
 
@@ -100,7 +101,7 @@ def make(
 
 
 def open_histories(num: int) -> list[StoredHistory]:
-    return [open_history(N, 8, Mix(1.0), dtype=torch.float64, compute_dtype=torch.float64) for _ in range(num)]
+    return [open_float64(N, 8, Mix(1.0)) for _ in range(num)]
 
 
 def record_outputs(modules: nn.ModuleList) -> list[Tensor]:

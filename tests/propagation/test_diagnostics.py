@@ -1,45 +1,41 @@
 """How far lazy propagation is from exact propagation, against dense solves."""
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
-from lazygnn.history import NoHistory, open_history
+from lazygnn.history import NoHistory
 from lazygnn.history.warmstart import WarmStart
-from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Mix
+from lazygnn.propagation import Drift, LazyPropagation, Mix
+from tests.helpers import exact_solution, open_float64, random_graph, random_rows
 
 N, C, ALPHA = 40, 3, 0.1
 
 
 @pytest.fixture
 def graph() -> Graph:
-    edges = np.random.default_rng(0).integers(0, N, (2, 3 * N))
-    edges = np.concatenate((edges, edges[::-1]), axis=1)
-    return Graph.from_edges(edges, np.ones((N, 1))).to(torch.float64)
+    return random_graph(N, 3 * N)
 
 
-def random_rows(seed: int) -> Tensor:
-    return torch.randn(N, C, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+def rows(seed: int) -> Tensor:
+    return random_rows(N, C, seed)
 
 
 def exact(graph: Graph, x: Tensor) -> Tensor:
-    system = torch.eye(N, dtype=torch.float64) - (1 - ALPHA) * graph.adj.to_dense()
-    solved: Tensor = torch.linalg.solve(system, ALPHA * x)
-    return solved
+    return exact_solution(graph.adj, x, ALPHA)
 
 
 def lazy(start: WarmStart) -> LazyPropagation:
-    history = open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64)
+    history = open_float64(N, C, start)
     history.measure = True
     return LazyPropagation(ALPHA, history)
 
 
 def test_the_gradient_is_compared_with_the_exact_one_once(graph: Graph) -> None:
-    prop, batch, grad = lazy(Drift()), Batch.full(graph, 2), random_rows(1)
-    x = random_rows(0).requires_grad_()
+    prop, batch, grad = lazy(Drift()), Batch.full(graph, 2), rows(1)
+    x = rows(0).requires_grad_()
     prop(x, batch).backward(grad)
     assert x.grad is not None
     found = prop.diagnose(graph.adj, lambda: x.detach())
@@ -53,7 +49,7 @@ def test_the_gradient_is_compared_with_the_exact_one_once(graph: Graph) -> None:
 @pytest.mark.parametrize("start", [Drift(), Mix(0.0)])
 def test_the_stored_solution_is_compared_with_that_of_its_inputs(graph: Graph, start: WarmStart) -> None:
     """A history without inputs is compared with the inputs of now."""
-    prop, x, now = lazy(start), random_rows(0), random_rows(2)
+    prop, x, now = lazy(start), rows(0), rows(2)
     out = prop(x, Batch.full(graph, 2))
     inputs = x if start.stores_inputs else now
     expected = float((out - exact(graph, inputs)).norm() / exact(graph, inputs).norm())
@@ -66,18 +62,14 @@ def test_the_stored_solution_is_compared_with_that_of_its_inputs(graph: Graph, s
 
 def test_a_stored_solution_that_is_off_by_half_has_an_error_of_a_half(graph: Graph) -> None:
     for start in (Drift(), Mix(0.5)):
-        prop, x = lazy(start), random_rows(0)
+        prop, x = lazy(start), rows(0)
         prop.features.push(torch.arange(N), 1.5 * exact(graph, x), x)
         assert prop.diagnose(graph.adj, lambda x=x: x)["fixed_point_error"] == pytest.approx(0.5, abs=5e-3)  # type: ignore[misc]
-    assert LazyPropagation(ALPHA, NoHistory()).diagnose(graph.adj, lambda: random_rows(0)) == {}
+    assert LazyPropagation(ALPHA, NoHistory()).diagnose(graph.adj, lambda: rows(0)) == {}
 
 
 def test_nothing_is_observed_unless_the_features_are_measured(graph: Graph) -> None:
-    prop, x = lazy(Drift()), random_rows(0).requires_grad_()
+    prop, x = lazy(Drift()), rows(0).requires_grad_()
     prop.features.measure = False  # type: ignore[attr-defined]
-    prop(x, Batch.full(graph, 2)).backward(random_rows(1))
+    prop(x, Batch.full(graph, 2)).backward(rows(1))
     assert "gradient_cosine" not in prop.diagnose(graph.adj, lambda: x.detach())
-
-
-def test_exact_propagation_has_nothing_to_diagnose(graph: Graph) -> None:
-    assert ExactPropagation(ALPHA, 2).diagnose(graph.adj, lambda: random_rows(0)) == {}

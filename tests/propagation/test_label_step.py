@@ -1,6 +1,5 @@
 """One more step on labeled rows, against dense polynomials."""
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -8,14 +7,14 @@ from torch import Tensor
 from lazygnn.batch import Batch, Labeled
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
-from lazygnn.history import StoredHistory, open_history
+from lazygnn.history import StoredHistory
 from lazygnn.history.codec import Codec
 from lazygnn.history.device import DeviceStore
-from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import FullLoader
 from lazygnn.ops import replaying
 from lazygnn.propagation import Drift, LazyPropagation, Mix, diffuse, label_step
 from lazygnn.propagation.response import Response, fit_response
+from tests.helpers import dense_steps, exact_solution, matrix_polynomial, open_float64, random_graph, random_rows
 
 ALPHA = 0.1
 N, C = 40, 3
@@ -23,35 +22,18 @@ N, C = 40, 3
 
 @pytest.fixture
 def graph() -> Graph:
-    rng = np.random.default_rng(0)
-    made = Graph.from_edges(
-        rng.integers(0, N, (2, 90)), np.ones((N, 2)), rng.integers(0, 2, N), train_mask=np.ones(N, bool)
-    )
-    return Graph(made.x, made.y, made.adj.to(torch.float64), made.degree, made.task, made.masks)
+    return random_graph(N, 90)
 
 
-def rows(seed: int, num_rows: int = N) -> Tensor:
-    return torch.randn(num_rows, C, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+def rows(seed: int) -> Tensor:
+    return random_rows(N, C, seed)
 
 
 def lazy(response: Response | None, beta: float = 0.0) -> LazyPropagation:
-    features = open_history(N, C, Drift(beta), dtype=torch.float64, compute_dtype=torch.float64)
+    features = open_float64(N, C, Drift(beta))
     prop = LazyPropagation(ALPHA, features)
     prop.response = response
     return prop
-
-
-def polynomial(coefficients: list[float], adj: Tensor, x: Tensor) -> Tensor:
-    out, power = torch.zeros_like(x), x
-    for coefficient in coefficients:
-        out, power = out + coefficient * power, adj @ power
-    return out
-
-
-def solution(graph: Graph, x: Tensor) -> Tensor:
-    system = torch.eye(N, dtype=x.dtype) - (1 - ALPHA) * graph.adj.to_dense()
-    solved: Tensor = torch.linalg.solve(system, ALPHA * x)
-    return solved
 
 
 @pytest.fixture
@@ -76,15 +58,13 @@ def test_a_step_on_labeled_rows_is_the_last_one_of_the_polynomial(
     kept = prop.features.values.parts["rows"]
     # what is kept has not taken the step, and neither have rows without a label
     torch.testing.assert_close(out[~train], kept[~train], rtol=0, atol=0)
-    expected = torch.lerp(stored, before, beta)
-    for _ in range(num_layers + 1):
-        expected = (1 - ALPHA) * adj @ expected + ALPHA * before
-    expected = expected + polynomial(response.polynomial(ALPHA), adj, after - before)
+    expected = dense_steps(adj, torch.lerp(stored, before, beta), before, ALPHA, num_layers + 1)
+    expected = expected + matrix_polynomial(response.polynomial(ALPHA), adj, after - before)
     torch.testing.assert_close(out[train], expected[train], rtol=0, atol=1e-12)
     for _ in range(400):
         out = prop(after, batch)
     if beta == 0:
-        torch.testing.assert_close(out, solution(labeled_graph, after), rtol=0, atol=1e-12)
+        torch.testing.assert_close(out, exact_solution(labeled_graph.adj, after, ALPHA), rtol=0, atol=1e-12)
 
 
 class SlowStore(DeviceStore):
@@ -126,7 +106,7 @@ def test_the_gradient_of_labeled_rows_is_their_polynomial(labeled_graph: Graph, 
     grad, leaf = rows(5) * train.unsqueeze(1), rows(1).requires_grad_()
     prop(leaf, batch).backward(grad)
     assert leaf.grad is not None
-    torch.testing.assert_close(leaf.grad, polynomial(response.polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
+    torch.testing.assert_close(leaf.grad, matrix_polynomial(response.polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
 
 
 def test_a_loss_on_rows_that_have_not_taken_the_step_is_refused(labeled_graph: Graph) -> None:
@@ -143,18 +123,17 @@ def test_plain_steps_take_a_step_on_labeled_rows_too(labeled_graph: Graph) -> No
     out = lazy(None)(x, Batch.full(labeled_graph, 1, label_step=True))
     grad = rows(5) * train.unsqueeze(1)
     out.backward(grad)
-    twice = polynomial(Response.plain(2).polynomial(ALPHA), adj, x.detach())
+    twice = matrix_polynomial(Response.plain(2).polynomial(ALPHA), adj, x.detach())
     torch.testing.assert_close(out[train], twice[train], rtol=0, atol=1e-12)
     assert x.grad is not None
-    torch.testing.assert_close(x.grad, polynomial(Response.plain(2).polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        x.grad, matrix_polynomial(Response.plain(2).polynomial(ALPHA), adj, grad), rtol=0, atol=1e-12
+    )
 
 
 def test_a_step_on_labeled_rows_keeps_no_gradient(labeled_graph: Graph) -> None:
-    def store(start: WarmStart) -> StoredHistory:
-        return open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64)
-
-    features = store(Mix(0.5))
-    prop, batch = LazyPropagation(ALPHA, features, store(Mix(0.5))), Batch.full(labeled_graph, 1, label_step=True)
+    features, gradients = (open_float64(N, C, Mix(0.5)) for _ in range(2))
+    prop, batch = LazyPropagation(ALPHA, features, gradients), Batch.full(labeled_graph, 1, label_step=True)
     with pytest.raises(ConfigError, match="with `label_step=False`, or store no gradients: `gradients=None`"):
         prop(rows(0).requires_grad_(), batch)
     assert int(features.num_pushes) == 0

@@ -1,4 +1,4 @@
-"""The equations, in float64, against dense solves and closed forms."""
+"""The equations of lazy propagation, in float64, against dense solves and closed forms."""
 
 import weakref
 from typing import Any
@@ -12,65 +12,34 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lazygnn.batch import Batch
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
-from lazygnn.history import History, NoHistory, Start, StoredHistory, open_history
+from lazygnn.history import History, NoHistory, Start
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import ClusterLoader
-from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Mix, NoPropagation, diffuse
+from lazygnn.propagation import Drift, LazyPropagation, Mix, diffuse
+from tests.helpers import dense_steps, exact_solution, open_float64, random_graph, random_rows
+from tests.propagation.helpers import gradient, saved_for_backward
 
 N, C, ALPHA = 40, 3, 0.1
 
 
-def random_graph(seed: int = 0, num_nodes: int = N) -> Graph:
-    rng = np.random.default_rng(seed)
-    edges = rng.integers(0, num_nodes, (2, 3 * num_nodes))
-    edges = np.concatenate((edges, edges[::-1]), axis=1)
-    y = rng.integers(0, C, num_nodes)
-    train = np.arange(num_nodes) < num_nodes // 2
-    return Graph.from_edges(edges, rng.normal(size=(num_nodes, 4)), y, train_mask=train).to(torch.float64)
-
-
-def history(start: WarmStart) -> StoredHistory:
-    return open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64)
-
-
 def lazy(start: WarmStart, gradient_start: WarmStart | None = None) -> LazyPropagation:
-    gradients = None if gradient_start is None else history(gradient_start)
-    return LazyPropagation(ALPHA, history(start), gradients)
-
-
-def closed_form(graph: Graph) -> Tensor:
-    """`alpha (I - (1 - alpha) A)^-1`, the solution operator of Eq. (1) and of its gradient, Eq. (10)."""
-    identity = torch.eye(graph.num_nodes, dtype=torch.float64)
-    inverse: Tensor = torch.linalg.inv(identity - (1 - ALPHA) * graph.adj.to_dense())
-    return ALPHA * inverse
-
-
-def gradient(prop: ExactPropagation | LazyPropagation, batch: Batch, x: Tensor, grad: Tensor) -> Tensor:
-    x = x.clone().requires_grad_()
-    prop(x, batch).backward(grad)
-    assert x.grad is not None
-    return x.grad
+    gradients = None if gradient_start is None else open_float64(N, C, gradient_start)
+    return LazyPropagation(ALPHA, open_float64(N, C, start), gradients)
 
 
 @pytest.fixture
 def graph() -> Graph:
-    return random_graph()
+    return random_graph(N, 3 * N)
 
 
 @pytest.fixture
 def x() -> Tensor:
-    return torch.randn(N, C, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    return random_rows(N, C, 1)
 
 
 @pytest.fixture
 def grad() -> Tensor:
-    return torch.randn(N, C, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-
-
-def test_a_step_is_the_equation(graph: Graph, x: Tensor, grad: Tensor) -> None:
-    dense = graph.adj.to_dense()
-    expected = 0.9 * dense @ (0.9 * dense @ x + 0.1 * grad) + 0.1 * grad
-    torch.testing.assert_close(diffuse([graph.adj] * 2, x, grad, ALPHA), expected, rtol=0, atol=1e-14)
+    return random_rows(N, C, 2)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 10])
@@ -83,19 +52,10 @@ def test_weights_of_one_are_appnp_forward_and_backward(graph: Graph, x: Tensor, 
         out.backward(grad)
         exact_leaf = x.clone().requires_grad_()
         # differentiated by autograd through the dense steps, an independent way
-        exact = exact_leaf
-        for _ in range(num_layers):
-            exact = (1 - ALPHA) * graph.adj.to_dense() @ exact + ALPHA * exact_leaf
+        exact = dense_steps(graph.adj.to_dense(), exact_leaf, exact_leaf, ALPHA, num_layers)
         exact.backward(grad)
         torch.testing.assert_close(out, exact, rtol=0, atol=1e-12)
         torch.testing.assert_close(x_leaf.grad, exact_leaf.grad, rtol=0, atol=1e-12)
-
-
-def test_exact_propagation_is_appnp(graph: Graph, x: Tensor, grad: Tensor) -> None:
-    batch = Batch.full(graph, 10)
-    prop, forgetful = ExactPropagation(ALPHA, 10), lazy(Mix(1.0), Mix(1.0))
-    torch.testing.assert_close(prop(x, batch), forgetful(x, batch), rtol=0, atol=1e-15)
-    torch.testing.assert_close(gradient(prop, batch, x, grad), gradient(forgetful, batch, x, grad), rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("start", [Mix(0.0), Drift()])
@@ -109,11 +69,11 @@ def test_frozen_weights_turn_passes_into_steps(graph: Graph, x: Tensor, start: W
 
 @pytest.mark.parametrize("start", [Mix(0.0), Drift()])
 def test_frozen_weights_converge_to_the_closed_forms(graph: Graph, x: Tensor, grad: Tensor, start: WarmStart) -> None:
-    prop, batch, solution = lazy(start, start), Batch.full(graph, 2), closed_form(graph)
+    prop, batch = lazy(start, start), Batch.full(graph, 2)
     for _ in range(120):
-        got = gradient(prop, batch, x, grad)
-    torch.testing.assert_close(prop(x, batch), solution @ x, rtol=0, atol=1e-10)
-    torch.testing.assert_close(got, solution @ grad, rtol=0, atol=1e-10)
+        found = gradient(prop, batch, x, grad)
+    torch.testing.assert_close(prop(x, batch), exact_solution(graph.adj, x, ALPHA), rtol=0, atol=1e-10)
+    torch.testing.assert_close(found, exact_solution(graph.adj, grad, ALPHA), rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("start", [Mix(0.5), Drift(0.1)])
@@ -122,20 +82,20 @@ def test_a_mix_does_not_reach_the_fixed_point(graph: Graph, x: Tensor, start: Wa
     for _ in range(200):
         out = prop(x, batch)
     torch.testing.assert_close(prop(x, batch), out, rtol=0, atol=1e-12)
-    assert float((out - closed_form(graph) @ x).detach().norm()) > 1e-3
+    assert float((out - exact_solution(graph.adj, x, ALPHA)).detach().norm()) > 1e-3
 
 
 def test_drift_follows_a_moving_input_closer_than_a_mix(graph: Graph, x: Tensor, grad: Tensor) -> None:
-    batch, solution = Batch.full(graph, 2), closed_form(graph)
+    batch = Batch.full(graph, 2)
     # the input keeps its smooth part and moves slowly
-    smooth = solution @ x
+    smooth, direction = (exact_solution(graph.adj, value, ALPHA) for value in (x, grad))
     errors = {}
     for name, start in {"drift": Drift(), "mix": Mix(0.5)}.items():
         prop = lazy(start)
         for k in range(100):
-            moving = smooth + 0.01 * k * solution @ grad
+            moving = smooth + 0.01 * k * direction
             out = prop(moving, batch)
-        errors[name] = float((out - solution @ moving).detach().norm())
+        errors[name] = float((out - exact_solution(graph.adj, moving, ALPHA)).detach().norm())
     assert errors["drift"] < 0.2 * errors["mix"]
 
 
@@ -158,23 +118,8 @@ def test_the_papers_equations_step_by_step(graph: Graph, x: Tensor, grad: Tensor
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 8, 32])
-@pytest.mark.parametrize("kind", ["lazy", "exact"])
-def test_nothing_is_saved_for_backward(graph: Graph, x: Tensor, num_layers: int, kind: str) -> None:
-    saved: list[Tensor] = []
-
-    def pack(tensor: Tensor) -> Tensor:
-        saved.append(tensor)
-        return tensor
-
-    prop = lazy(Drift(0.1)) if kind == "lazy" else ExactPropagation(ALPHA, num_layers)
-    batch = Batch.full(graph, num_layers)
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        out = prop(x.clone().requires_grad_(), batch)
-    assert saved == []
-    # nor is a dense tensor kept alive by the node of the backward graph
-    node = out.grad_fn
-    held = [value for value in vars(node).values() if isinstance(value, Tensor)]
-    assert held == []
+def test_nothing_is_saved_for_backward(graph: Graph, x: Tensor, num_layers: int) -> None:
+    assert saved_for_backward(lazy(Drift(0.1)), Batch.full(graph, num_layers), x) == []
 
 
 def test_permuting_the_nodes_permutes_the_result(x: Tensor, grad: Tensor) -> None:
@@ -204,30 +149,12 @@ def test_evaluation_reads_no_history_and_solves_for_the_fixed_point(graph: Graph
 
     poisoned: History = Poisoned()
     prop = LazyPropagation(ALPHA, poisoned, eval_tolerance=1e-10)
-    torch.testing.assert_close(prop.infer(x, graph.adj), closed_form(graph) @ x, rtol=0, atol=1e-8)
+    expected = exact_solution(graph.adj, x, ALPHA)
+    torch.testing.assert_close(prop.infer(x, graph.adj), expected, rtol=0, atol=1e-8)
     prop.eval()
-    torch.testing.assert_close(prop(x, Batch.full(graph, 2)), closed_form(graph) @ x, rtol=0, atol=1e-8)
+    torch.testing.assert_close(prop(x, Batch.full(graph, 2)), expected, rtol=0, atol=1e-8)
     steps = LazyPropagation(ALPHA, poisoned, eval_layers=7)
     torch.testing.assert_close(steps.infer(x, graph.adj), diffuse([graph.adj] * 7, x, x, ALPHA))
-
-
-def test_no_propagation_leaves_the_graph_out(graph: Graph, x: Tensor) -> None:
-    prop = NoPropagation()
-    assert torch.equal(prop(x, Batch.full(graph, 0)), x)
-    assert torch.equal(prop.infer(x, graph.adj), x)
-
-
-@pytest.mark.parametrize("alpha", [0.0, -0.1, 1.5])
-def test_alpha_must_lie_in_its_range(alpha: float) -> None:
-    with pytest.raises(ValueError, match=rf"`alpha` must lie in \(0, 1\], got {alpha}"):
-        ExactPropagation(alpha, 2)
-
-
-def test_exact_propagation_refuses_a_part_of_the_graph(graph: Graph, x: Tensor) -> None:
-    batch = Batch.full(graph, 1)
-    cut = Batch(batch.x, batch.y, batch.weight, batch.nodes, N, [graph.adj, graph.adj.rows(10)])
-    with pytest.raises(ValueError, match=r"needs the whole graph in a batch; build it with `Batch\.full`"):
-        ExactPropagation(ALPHA, 2)(x, cut)
 
 
 def test_evaluation_of_a_part_says_what_to_do(graph: Graph, x: Tensor) -> None:
@@ -249,9 +176,9 @@ def test_a_part_without_a_halo_is_not_taken_for_the_whole_graph(graph: Graph, x:
 
 
 def test_a_graph_of_another_size_is_evaluated_as_a_whole(x: Tensor) -> None:
-    other = random_graph(seed=1, num_nodes=12)
-    prop = LazyPropagation(ALPHA, history(Drift()), eval_tolerance=1e-10).eval()
-    expected = closed_form(other) @ x[:12]
+    other = random_graph(12, 36, seed=1)
+    prop = LazyPropagation(ALPHA, open_float64(N, C, Drift()), eval_tolerance=1e-10).eval()
+    expected = exact_solution(other.adj, x[:12], ALPHA)
     torch.testing.assert_close(prop(x[:12], Batch.full(other, 2)), expected, rtol=0, atol=1e-8)
 
 
@@ -297,8 +224,7 @@ class PeakMemory(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("gradients", [None, Drift(0.1)])
-def test_memory_of_a_pass_does_not_grow_with_its_steps(gradients: WarmStart | None) -> None:
-    graph = random_graph(num_nodes=N)
+def test_memory_of_a_pass_does_not_grow_with_its_steps(graph: Graph, gradients: WarmStart | None) -> None:
     peaks = []
     for num_layers in (1, 2, 8, 32):
         prop, batch = lazy(Drift(0.1), gradients), Batch.full(graph, num_layers)
@@ -324,9 +250,7 @@ def test_after_a_drift_the_backward_steps_are_the_exact_derivative(
     moved = x + grad
     stored = diffuse([graph.adj] * 2, x, x, ALPHA)
     leaf = moved.clone().requires_grad_()
-    x_0 = (1 - mix) * (stored + leaf - x) + mix * leaf
-    for _ in range(2):
-        x_0 = (1 - ALPHA) * dense @ x_0 + ALPHA * leaf
-    x_0.backward(grad)
+    start = (1 - mix) * (stored + leaf - x) + mix * leaf
+    dense_steps(dense, start, leaf, ALPHA, 2).backward(grad)
     assert leaf.grad is not None
     torch.testing.assert_close(gradient(prop, batch, moved, grad), leaf.grad, rtol=0, atol=1e-13)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -14,6 +13,7 @@ from lazygnn.history import NoHistory, open_history
 from lazygnn.loader import ClusterLoader
 from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import Response, fit_response, steady_response
+from tests.helpers import dense_steps, exact_solution, matrix_polynomial, open_float64, random_graph, random_rows
 
 ALPHA = 0.1
 N, C = 40, 3
@@ -21,44 +21,25 @@ N, C = 40, 3
 
 @pytest.fixture
 def graph() -> Graph:
-    rng = np.random.default_rng(0)
-    made = Graph.from_edges(
-        rng.integers(0, N, (2, 90)), np.ones((N, 2)), rng.integers(0, 2, N), train_mask=np.ones(N, bool)
-    )
-    return Graph(made.x, made.y, made.adj.to(torch.float64), made.degree, made.task, made.masks)
+    return random_graph(N, 90)
 
 
-def rows(seed: int, num_rows: int = N) -> Tensor:
-    return torch.randn(num_rows, C, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+def rows(seed: int) -> Tensor:
+    return random_rows(N, C, seed)
 
 
 def lazy(response: Response | None, beta: float = 0.0) -> LazyPropagation:
-    features = open_history(N, C, Drift(beta), dtype=torch.float64, compute_dtype=torch.float64)
+    features = open_float64(N, C, Drift(beta))
     prop = LazyPropagation(ALPHA, features)
     prop.response = response
     return prop
 
 
-def polynomial(coefficients: list[float], adj: Tensor, x: Tensor) -> Tensor:
-    out, power = torch.zeros_like(x), x
-    for coefficient in coefficients:
-        out, power = out + coefficient * power, adj @ power
-    return out
-
-
-def solution(graph: Graph, x: Tensor) -> Tensor:
-    system = torch.eye(N, dtype=x.dtype) - (1 - ALPHA) * graph.adj.to_dense()
-    solved: Tensor = torch.linalg.solve(system, ALPHA * x)
-    return solved
-
-
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
 def test_the_plain_response_is_that_of_plain_steps(graph: Graph, num_layers: int) -> None:
     plain, x = Response.plain(num_layers), rows(0)
-    expected = x
-    for _ in range(num_layers):
-        expected = (1 - ALPHA) * graph.adj.to_dense() @ expected + ALPHA * x
-    torch.testing.assert_close(polynomial(plain.polynomial(ALPHA), graph.adj.to_dense(), x), expected)
+    expected = dense_steps(graph.adj.to_dense(), x, x, ALPHA, num_layers)
+    torch.testing.assert_close(matrix_polynomial(plain.polynomial(ALPHA), graph.adj.to_dense(), x), expected)
     assert plain.is_plain
     batch = Batch.full(graph, num_layers)
     assert torch.equal(lazy(plain)(x, batch), lazy(None)(x, batch))
@@ -80,7 +61,7 @@ def test_a_standing_input_is_answered_in_closed_form(graph: Graph, num_layers: i
     found = steady_response(graph.adj, x, ALPHA, num_layers, beta)
     torch.testing.assert_close(found, expected, rtol=0, atol=2e-3 * float(x.abs().max()))
     if beta == 0:
-        torch.testing.assert_close(expected, solution(graph, x))
+        torch.testing.assert_close(expected, exact_solution(graph.adj, x, ALPHA))
     # and it is what the passes themselves come to
     prop, batch = lazy(fit_response(graph.adj, ALPHA, num_layers, beta=beta), beta), Batch.full(graph, num_layers)
     for _ in range(260):
@@ -136,9 +117,9 @@ def test_the_first_pass_is_the_polynomial_forward_and_backward(
     batch, adj = Batch.full(graph, num_layers, label_step=label_step), graph.adj.to_dense()
     x, grad, weights = rows(0).requires_grad_(), rows(1), response.polynomial(ALPHA)
     out = lazy(response, beta)(x, batch)
-    torch.testing.assert_close(out, polynomial(weights, adj, x.detach()), rtol=0, atol=1e-12)
+    torch.testing.assert_close(out, matrix_polynomial(weights, adj, x.detach()), rtol=0, atol=1e-12)
     out.backward(grad)
-    torch.testing.assert_close(x.grad, polynomial(weights, adj, grad), rtol=0, atol=1e-12)
+    torch.testing.assert_close(x.grad, matrix_polynomial(weights, adj, grad), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("num_layers", [1, 2, 4])
@@ -148,10 +129,8 @@ def test_a_change_is_answered_by_the_polynomial(graph: Graph, num_layers: int, b
     prop, batch, adj = lazy(response, beta), Batch.full(graph, num_layers), graph.adj.to_dense()
     before, after = rows(0), rows(1)
     stored = prop(before, batch)
-    expected = torch.lerp(stored, before, beta)
-    for _ in range(num_layers):
-        expected = (1 - ALPHA) * adj @ expected + ALPHA * before
-    expected = expected + polynomial(response.polynomial(ALPHA), adj, after - before)
+    expected = dense_steps(adj, torch.lerp(stored, before, beta), before, ALPHA, num_layers)
+    expected = expected + matrix_polynomial(response.polynomial(ALPHA), adj, after - before)
     torch.testing.assert_close(prop(after, batch), expected, rtol=0, atol=1e-12)
 
 
@@ -160,7 +139,7 @@ def test_an_input_that_stands_still_reaches_the_exact_solution(graph: Graph) -> 
     prop(rows(0), batch)
     for _ in range(200):
         out = prop(rows(1), batch)
-    torch.testing.assert_close(out, solution(graph, rows(1)), rtol=0, atol=1e-12)
+    torch.testing.assert_close(out, exact_solution(graph.adj, rows(1), ALPHA), rtol=0, atol=1e-12)
 
 
 def test_backward_is_the_derivative_of_forward(graph: Graph) -> None:
@@ -170,7 +149,7 @@ def test_backward_is_the_derivative_of_forward(graph: Graph) -> None:
     leaf = rows(1).requires_grad_()
     prop(leaf, batch).backward(grad)
     assert leaf.grad is not None
-    expected = polynomial(response.polynomial(ALPHA), graph.adj.to_dense(), grad)
+    expected = matrix_polynomial(response.polynomial(ALPHA), graph.adj.to_dense(), grad)
     torch.testing.assert_close(leaf.grad, expected, rtol=0, atol=1e-12)
 
 
@@ -183,7 +162,7 @@ def test_with_a_frozen_halo_every_part_comes_to_the_exact_solution(graph: Graph)
         for batch in loader:
             out = prop(x[batch.targets], batch)
             targets = batch.targets
-    torch.testing.assert_close(out, solution(graph, x)[targets], rtol=0, atol=1e-10)
+    torch.testing.assert_close(out, exact_solution(graph.adj, x, ALPHA)[targets], rtol=0, atol=1e-10)
 
 
 def test_what_cannot_be_fitted_is_refused(graph: Graph) -> None:
@@ -229,7 +208,7 @@ def test_a_response_must_fit_the_batch(graph: Graph) -> None:
 @pytest.mark.parametrize("label_step", [False, True])
 def test_a_propagation_fits_its_own_alpha_and_beta(graph: Graph, beta: float, label_step: bool) -> None:
     for alpha in (ALPHA, 0.3):
-        features = open_history(N, C, Drift(beta), dtype=torch.float64, compute_dtype=torch.float64)
+        features = open_float64(N, C, Drift(beta))
         prop = LazyPropagation(alpha, features).fit(graph.adj, 2, label_step=label_step, level=0.7)
         assert prop.response == fit_response(graph.adj, alpha, 2, further=int(label_step), beta=beta, level=0.7)
         others = [fit_response(graph.adj, alpha, 2, further=int(label_step), beta=b, level=0.7) for b in (0.1, 0.5)]
@@ -237,10 +216,10 @@ def test_a_propagation_fits_its_own_alpha_and_beta(graph: Graph, beta: float, la
 
 
 def test_a_fit_needs_a_history_that_stores_inputs(graph: Graph) -> None:
-    mixing = open_history(N, C, Mix(0.5), dtype=torch.float64, compute_dtype=torch.float64)
+    mixing = open_float64(N, C, Mix(0.5))
     with pytest.raises(ConfigError, match=r"needs a history that stores inputs, Mix\(beta=0.5\) stores none"):
         LazyPropagation(ALPHA, mixing).fit(graph.adj, 2)
-    drifting = open_history(N, C, Drift(), dtype=torch.float64, compute_dtype=torch.float64)
+    drifting = open_float64(N, C, Drift())
     with pytest.raises(ConfigError, match=r"Mix\(beta=0.5\) stores none; open it with `Drift"):
         LazyPropagation(ALPHA, drifting, mixing).fit(graph.adj, 2)
 
@@ -248,12 +227,10 @@ def test_a_fit_needs_a_history_that_stores_inputs(graph: Graph) -> None:
 @pytest.mark.parametrize("fitted", [False, True])
 def test_gradients_kept_for_the_halo_carry_over_cut_edges(graph: Graph, fitted: bool) -> None:
     """Passes over the parts with a constant gradient come to the exact one, which parts alone do not."""
-    grad, exact = rows(5), solution(graph, rows(5))
+    grad, exact = rows(5), exact_solution(graph.adj, rows(5), ALPHA)
     errors = {}
     for kept in (False, True):
-        features, gradients = (
-            open_history(N, C, start, dtype=torch.float64, compute_dtype=torch.float64) for start in (Drift(), Mix(1.0))
-        )
+        features, gradients = (open_float64(N, C, start) for start in (Drift(), Mix(1.0)))
         prop = LazyPropagation(ALPHA, features, gradients if kept else None)
         if fitted:
             prop.fit(graph.adj, 20, level=1.0)
