@@ -155,7 +155,7 @@ class Csr:
 
     @cached_property
     def tensor(self) -> Tensor:
-        """Returns a `torch.sparse_csr` tensor that weights this memory."""
+        """Returns a `torch.sparse_csr` tensor that shares this memory."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse (CSR tensor support|invariant checks)")
             return torch.sparse_csr_tensor(self.rowptr, self.col, self.value, self.shape, check_invariants=False)

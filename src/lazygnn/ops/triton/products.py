@@ -19,7 +19,7 @@ from lazygnn.ops.triton.alignment import aligned, columns_per_load, empty_rows, 
 from lazygnn.ops.triton.product_kernels import lane_rows, piece_sums
 
 _WARP = 32
-# most lanes that weight a row; each loads 16 bytes of it
+# most lanes that share a row; each loads 16 bytes of it
 _MAX_LANES = 32
 # number of steps from which it pays to pad the source
 _PADDED_FROM = 3
