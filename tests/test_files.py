@@ -36,6 +36,24 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, kind: str) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_that_cannot_be_written_whole_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kept"
+    write_file(path, b"old")
+    write_bytes = Path.write_bytes
+
+    def fail(self: Path, content: bytes) -> int:
+        write_bytes(self, content[:1])
+        raise OSError("full")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match="full"):
+        write_file(path, b"new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_folder_replaces_a_folder(tmp_path: Path) -> None:
     path = tmp_path / "folder"
     for text in ("old", "new"):
