@@ -1,12 +1,14 @@
 """Batches for steps that are replayed."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 import torch
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
+from lazygnn.loader import ClusterLoader
 from lazygnn.training.inputs import StepInputs
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -20,6 +22,28 @@ def test_a_batch_on_the_device_is_used_as_it_is(block_graph: Graph) -> None:
     inputs.fetch(batch)
     inputs.put(batch)
     assert inputs.bring(batch) is batch
+
+
+@pytest.mark.usefixtures("no_streams")
+def test_a_step_reads_the_features_of_its_own_batch(block_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a stream makes the inputs hold features on a CPU too
+    device = torch.device("cpu")
+    inputs = StepInputs(device)
+    monkeypatch.setattr(inputs, "_stream", torch.cuda.Stream(device))
+    monkeypatch.setattr(torch.Tensor, "record_stream", lambda *_: None)
+    # parts of one size share their memory, so that nothing but the values differs
+    batches = list(ClusterLoader(block_graph, torch.tensor([0, 15, 30, 45, 60]), 2))
+    for batch, announced in pairwise([*batches, batches[0], batches[2], batches[1], *batches]):
+        inputs.put(batch)
+        assert torch.equal(torch.as_tensor(inputs.bring(batch).x), torch.as_tensor(batch.x))
+        inputs.fetch(announced)
+        # what is announced does not change the features that the step reads
+        assert torch.equal(torch.as_tensor(inputs.bring(batch).x), torch.as_tensor(batch.x))
+    # a step on another batch than the one announced
+    for batch in batches:
+        inputs.fetch(batches[0])
+        inputs.put(batch)
+        assert torch.equal(torch.as_tensor(inputs.bring(batch).x), torch.as_tensor(batch.x))
 
 
 @pytest.mark.gpu
