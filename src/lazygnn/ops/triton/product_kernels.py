@@ -56,9 +56,9 @@ def lane_rows(
 ) -> None:
     """Computes `out = keep matrix @ x + source_weight source + previous_weight previous`.
 
-    The strides of `x`, `halo` and `out` are in units of `UNIT` columns, which tells the compiler that rows are aligned.
-    The strides of `source` and `previous` are in units of `SOURCE_UNIT` and `PREVIOUS_UNIT` columns. These are
-    `UNIT` if the rows are aligned and have the type of `x`, otherwise 1.
+    The strides of `x`, `halo` and `out` are in units of `UNIT` columns, so that the compiler infers that rows are
+    aligned. The strides of `source` and `previous` are in units of `SOURCE_UNIT` and `PREVIOUS_UNIT` columns. These
+    are `UNIT` if the rows are aligned and have the type of `x`, otherwise 1.
     """
     ROWS: tl.constexpr = _WARP // LANES
     HALVES: tl.constexpr = UNIT // _FOUR
