@@ -100,9 +100,9 @@ def test_zero_input_is_solved_at_once() -> None:
 
 def test_bad_values_are_named() -> None:
     adj, x = path_of(3).adj, torch.ones(3, 1)
-    with pytest.raises(ValueError, match=r"`tolerance` must lie in \(0, 1\), got 0"):
+    with pytest.raises(ValueError, match=r"`tolerance` must be in \(0, 1\), got 0"):
         solve(adj, x, 0.1, tolerance=0)
-    with pytest.raises(ValueError, match=r"`alpha` must lie in \(0, 1\], got 2"):
+    with pytest.raises(ValueError, match=r"`alpha` must be in \(0, 1\], got 2"):
         solve(adj, x, 2)
     with pytest.raises(ValueError, match="`solver` must be `chebyshev` or `power`, got `magic`"):
         solve(adj, x, 0.1, solver="magic")  # type: ignore[arg-type]

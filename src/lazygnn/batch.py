@@ -28,7 +28,7 @@ class Labeled:
     checks: list[bool] = field(default_factory=list, repr=False)
 
     def map(self, move: Callable[[Any], Any]) -> "Labeled":
-        """Applies `move` to each tensor and matrix."""
+        """Returns the same rows with `move` applied to each part."""
         return replace(self, rows=move(self.rows), adj=move(self.adj), transposed=move(self.transposed))
 
 
@@ -43,7 +43,7 @@ class Batch:
     num_targets: int
     adjs: Sequence[Adjacency]
     whole: bool = False  # whether this is the whole graph; the matrices of a part do not show it
-    lasting: bool = False  # whether the loader returns this very batch again, so that a step on it can be replayed
+    lasting: bool = False  # whether the loader returns the same object again, so that a step on it can be replayed
     labeled: Labeled | None = None  # for a pass that takes one step more
     transposed: Sequence[Adjacency] | None = None  # matrices of the backward pass, where `adjs` are not symmetric
 
@@ -60,7 +60,7 @@ class Batch:
     def to(self, device: torch.device) -> "Batch":
         """Returns the batch on a device; a matrix that several layers share is copied once.
 
-        A batch on that device is returned as it is, with all that its matrices have cached.
+        A batch on that device is returned as it is, with the caches of its matrices.
         """
         if {self.x.device, self.nodes.device} == {find_device(device)}:
             return self
@@ -112,7 +112,7 @@ class Batch:
         return Batch(
             x=graph.x,
             y=graph.y,
-            # without training nodes the loss is the caller's own
+            # without training nodes the caller computes the loss
             weight=loss_weight(graph) if "train" in graph.masks else torch.zeros(graph.num_nodes, device=graph.device),
             nodes=torch.arange(graph.num_nodes, device=graph.device),
             num_targets=graph.num_nodes,
@@ -138,10 +138,10 @@ def tensors_of(part: Tensor | Csr) -> tuple[Tensor, ...]:
 
 
 class Loader(Protocol):
-    """Returns the batches of an epoch; it can stop and be resumed at any of them."""
+    """An iterable over the batches of an epoch, which can be resumed at any batch."""
 
     def __len__(self) -> int:
-        """Number of batches of an epoch."""
+        """Returns the number of batches of an epoch."""
 
     def __iter__(self) -> Iterator[Batch]:
         """Yields the batches that are left of this epoch."""
@@ -160,7 +160,7 @@ class Loader(Protocol):
 
 
 def check_batch(batch: object) -> None:
-    """Raises `GraphError` for what is not a batch."""
+    """Refuses an argument that is not a batch."""
     if not isinstance(batch, Batch):
         remedy = "make a batch with `Batch.full(graph, num_layers)`, or call `model.infer(graph)`"
         raise GraphError(wrong_type("batch", batch, remedy))

@@ -1,7 +1,7 @@
 """The fixed point `x = (1 - alpha) A x + alpha x_in` to a tolerance, in bounded memory.
 
 Exact inference uses it: no history is read, and the number of products is known before the first one. All eigenvalues
-of `(1 - alpha) A` lie in [-(1 - alpha), 1 - alpha], and `x_in` is at most `|x_in|` away from the solution, so after
+of `(1 - alpha) A` are in [-(1 - alpha), 1 - alpha], and `x_in` is at most `|x_in|` away from the solution, so after
 `k` products the error is below `(1 - alpha)^k |x_in|` (power steps) or `|x_in| / T_k(1 / (1 - alpha))` (Chebyshev).
 """
 
@@ -23,8 +23,8 @@ Solver = Literal["chebyshev", "power"]
 class Solution:
     """The solution, the products it took, and a bound on its error relative to `x_in`.
 
-    The bound counts what rounding adds: `eps / alpha`, with `eps` of the type of `x_in`. It exceeds the tolerance
-    if the type cannot reach that.
+    The bound includes the rounding error `eps / alpha`, with `eps` of the type of `x_in`. It is above the tolerance if
+    the type is not precise enough.
     """
 
     x: Tensor
@@ -41,7 +41,7 @@ def solve(
     For inference: five tensors of the size of `x_in` exist at a time, and no gradient flows.
 
     Args:
-        adj: Normalised and symmetric; for another matrix of norm at most one use `solver="power"`.
+        adj: Normalized and symmetric; for another matrix of norm at most one use `solver="power"`.
         x_in: Input, [N, C].
         alpha: Weight of `x_in`, in (0, 1].
         tolerance: Bound on the relative error, in (0, 1).
@@ -66,9 +66,9 @@ def solve(
 
 
 def num_products(alpha: float, tolerance: float, solver: Solver = "chebyshev") -> int:
-    """Returns a number of products that is always enough."""
+    """Returns the number of products after which the error is below the tolerance for every input."""
     if not 0 < tolerance < 1:
-        raise ValueError(f"`tolerance` must lie in (0, 1), got {tolerance}")
+        raise ValueError(f"`tolerance` must be in (0, 1), got {tolerance}")
     if solver not in ("chebyshev", "power"):
         raise ValueError(f"`solver` must be `chebyshev` or `power`, got `{solver}`")
     rho = 1 - alpha
@@ -80,7 +80,7 @@ def num_products(alpha: float, tolerance: float, solver: Solver = "chebyshev") -
 
 
 def check_alpha(alpha: float) -> None:
-    """Refuses a weight that has no fixed point."""
+    """Refuses a weight without a fixed point."""
     check_number("alpha", alpha)
     if not 0 < alpha <= 1:
-        raise ValueError(f"`alpha` must lie in (0, 1], got {alpha}")
+        raise ValueError(f"`alpha` must be in (0, 1], got {alpha}")

@@ -10,7 +10,7 @@ from lazygnn.ops import Csr
 
 # rows of the widest activation that inference holds at a time
 INFERENCE_ROWS = 65_536
-# device memory that inference may take for what it propagates
+# device memory for the columns that inference propagates at a time
 INFERENCE_BYTES = 3 * 2**28
 
 Allocate = Callable[[tuple[int, int], torch.dtype], Tensor]
@@ -22,10 +22,10 @@ def by_rows(
     """Applies `function` to blocks of the rows of `parts` on `device`.
 
     Args:
-        function: Maps rows of the parts to rows of the result.
-        device: The device that computes.
+        function: Computes rows of the result from rows of the parts.
+        device: The compute device.
         parts: Tensors or matrices with the same number of rows.
-        allocate: Creates the tensor of the result; by default it is on the device of the first part.
+        allocate: Allocates the result; by default it is on the device of the first part.
     """
     num_rows, out = len(parts[0]), torch.empty(0)
     for start in range(0, num_rows, INFERENCE_ROWS):

@@ -51,7 +51,9 @@ def free_bytes(monkeypatch: pytest.MonkeyPatch, free: int) -> None:
 
 def test_a_full_disk_is_reported_before_anything_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free_bytes(monkeypatch, 1000)
-    message = rf"{tmp_path}/features\.values\.rows needs 64000 bytes and 1000 are free; choose another folder, or fewer"
+    message = (
+        rf"{tmp_path}/features\.values\.rows` needs 64000 bytes, but 1000 are free; choose another folder, or fewer"
+    )
     with pytest.raises(HistoryFileError, match=message) as caught:
         open_disk(tmp_path)
     assert isinstance(caught.value, OSError)
@@ -60,7 +62,7 @@ def test_a_full_disk_is_reported_before_anything_is_created(tmp_path: Path, monk
 
 def test_space_promised_to_one_file_is_not_promised_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free_bytes(monkeypatch, 100_000)
-    with pytest.raises(HistoryFileError, match=r"features\.inputs\.rows needs 64000 bytes and 36000 are free"):
+    with pytest.raises(HistoryFileError, match=r"features\.inputs\.rows` needs 64000 bytes, but 36000 are free"):
         open_disk(tmp_path)
     open_history(1000, 16, Mix(0.5), tier="disk", folder=tmp_path, name="features")
 
@@ -68,6 +70,6 @@ def test_space_promised_to_one_file_is_not_promised_to_another(tmp_path: Path, m
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(
-        HistoryFileError, match=r"cannot create .*features\.values\.rows of 64000 bytes: .*; choose another"
+        HistoryFileError, match=r"cannot create `.*features\.values\.rows` of 64000 bytes: .*; choose another"
     ):
         open_disk(tmp_path / "file" / "folder")

@@ -124,9 +124,9 @@ def test_a_state_is_all_tensors() -> None:
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
     history = open_history(3, 2, Mix(0.5))
     push_ones(history, 0, 1, 2)
-    with pytest.raises(ValueError, match=r"stores values\.rows, pushed, .*; the state given holds values\.rows, in"):
+    with pytest.raises(ValueError, match=r"stores values\.rows, pushed, .*; the given state has values\.rows, inputs"):
         history.load_state_dict(open_history(3, 2, Drift()).state_dict())
-    with pytest.raises(ValueError, match="the state given holds nothing"):
+    with pytest.raises(ValueError, match="the given state has nothing"):
         history.load_state_dict({})
     with pytest.raises(ValueError, match=r"`values\.rows` of the history is \[3, 2\] in .*float32; .* is \[4, 2\] in"):
         history.load_state_dict(open_history(4, 2, Mix(0.5)).state_dict())
@@ -138,11 +138,11 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing() -> None:
     assert history.values.read(torch.arange(3)).tolist() == [[1, 1]] * 3
 
 
-@pytest.mark.parametrize(("start", "num_stores", "verb"), [(Mix(0.5), 2, "takes no"), (Drift(), 1, "needs")])
+@pytest.mark.parametrize(("start", "num_stores", "verb"), [(Mix(0.5), 2, "does not use"), (Drift(), 1, "needs")])
 def test_stores_must_suit_the_warm_start(start: Mix | Drift, num_stores: int, verb: str) -> None:
     codec = Codec(torch.float32, torch.float32)
     stores = [DeviceStore({"rows": torch.zeros(2, 1)}, codec, torch.device("cpu")) for _ in range(num_stores)]
-    with pytest.raises(ValueError, match=f"{verb} store for its inputs"):
+    with pytest.raises(ValueError, match=f"{verb} a store for its inputs"):
         StoredHistory(start, stores[0], stores[1] if num_stores == 2 else None)
 
 

@@ -145,5 +145,5 @@ def test_training_epochs_are_refused(block_graph: Graph, arrays_file: Path, tmp_
 def test_a_graph_without_training_nodes_is_refused(block_graph: Graph) -> None:
     with pytest.raises(GraphError, match="has no training nodes"):
         LabelPropagation(0.1).infer(replace(block_graph, masks={}))
-    with pytest.raises(ValueError, match=r"`alpha` must lie in \(0, 1\], got 0"):
+    with pytest.raises(ValueError, match=r"`alpha` must be in \(0, 1\], got 0"):
         LabelPropagation(0.0)

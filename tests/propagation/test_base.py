@@ -85,6 +85,6 @@ def test_no_propagation_returns_the_targets_of_a_batch(graph: Graph, x: Tensor) 
 
 
 @pytest.mark.parametrize("alpha", [0.0, -0.1, 1.5])
-def test_alpha_must_lie_in_its_range(alpha: float) -> None:
-    with pytest.raises(ValueError, match=rf"`alpha` must lie in \(0, 1\], got {alpha}"):
+def test_alpha_must_be_in_its_range(alpha: float) -> None:
+    with pytest.raises(ValueError, match=rf"`alpha` must be in \(0, 1\], got {alpha}"):
         InferenceOnly(alpha, eval_layers=2, eval_tolerance=0.0)

@@ -31,15 +31,15 @@ def test_a_warm_start_is_three_numbers() -> None:
 def test_a_change_of_the_input_may_enter_by_a_part() -> None:
     # the rest of the start is a quarter of the input of then
     assert float(Drift(0.25).targets(FRESH, STORED, PREVIOUS, 0.5)) == 0.75 * 4 + 0.25 * 6 + 0.5 * (8 - 6)
-    with pytest.raises(ValueError, match=r"ignores its history, so a change has no weight of its own, got 0\.5"):
+    with pytest.raises(ValueError, match=r"ignores its history, so the weight of a change must be 1, got 0\.5"):
         Drift(1.0).targets(FRESH, STORED, PREVIOUS, 0.5)
     assert float(Mix(1.0).targets(FRESH, STORED, None, 0.5)) == 0.5 * 8
-    with pytest.raises(ValueError, match=r"stores no inputs, so a change of them has no weight of its own, got 0\.5"):
+    with pytest.raises(ValueError, match=r"stores no inputs, so the weight of a change must be 1, got 0\.5"):
         Mix(0.25).targets(FRESH, STORED, None, 0.5)
 
 
 @pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
 def test_weights_are_shares(weight: float) -> None:
     for kind in (Mix, Drift):
-        with pytest.raises(ValueError, match=r"`beta` must lie in \[0, 1\], got"):
+        with pytest.raises(ValueError, match=r"`beta` must be in \[0, 1\], got"):
             kind(weight)

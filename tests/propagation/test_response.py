@@ -167,9 +167,9 @@ def test_with_a_frozen_halo_every_part_comes_to_the_exact_solution(graph: Graph)
 
 def test_what_cannot_be_fitted_is_refused(graph: Graph) -> None:
     for level in (0.0, 1.5):
-        with pytest.raises(ValueError, match=rf"`level` must lie in \(0, 1\], got {level}"):
+        with pytest.raises(ValueError, match=rf"`level` must be in \(0, 1\], got {level}"):
             fit_response(graph.adj, ALPHA, 2, level=level)
-    with pytest.raises(ValueError, match=r"`beta` must lie in \[0, 1\], got 1.5"):
+    with pytest.raises(ValueError, match=r"`beta` must be in \[0, 1\], got 1.5"):
         fit_response(graph.adj, ALPHA, 2, beta=1.5)
     with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
         fit_response(graph.adj, ALPHA, 0)
@@ -251,7 +251,7 @@ def test_gradients_kept_for_the_halo_carry_over_cut_edges(graph: Graph, fitted: 
 
 
 def test_a_mix_without_inputs_refuses_a_weight_of_the_change() -> None:
-    with pytest.raises(ValueError, match=r"Mix\(beta=0.5\) stores no inputs, so a change .* got 0.8"):
+    with pytest.raises(ValueError, match=r"Mix\(beta=0.5\) stores no inputs, so the weight .* must be 1, got 0.8"):
         Mix(0.5).targets(rows(0), rows(1), None, 0.8)
     assert torch.equal(Mix(1.0).targets(rows(0), rows(1), None, 0.8), 0.8 * rows(0))
 

@@ -52,10 +52,10 @@ def open_history(
 
     Args:
         num_nodes: Number of rows.
-        channels: Width of what is propagated.
+        channels: Number of propagated columns.
         start: The warm start; `Drift` stores the inputs of the last visit in a second tensor.
         tier: Where the rows are stored: on the compute device, in host memory, in page-locked host memory that the
-            device reads by itself, or in files under `folder`.
+            device reads directly, or in files under `folder`.
         dtype: Type of the stored rows; `torch.int8` adds a scale for every row.
         device: The compute device.
         compute_dtype: Type of the rows that are read.

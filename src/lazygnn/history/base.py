@@ -53,11 +53,11 @@ class Store(ABC):
         """Overwrites these rows; a later `read` sees them."""
 
     def locate(self, rows: Tensor) -> Located:
-        """Returns where these rows can be read until the next write, instead of `read`: a copy, or the table itself."""
+        """Returns these rows for reading until the next write: a copy, or the table itself with indices."""
         return Located(self.read(rows), None)
 
     def writable(self) -> Tensor | None:
-        """Returns the table of all rows, to be written instead of `write`; `None` if that is not enough."""
+        """Returns the table of all rows, for a kernel that writes rows directly; `None` if `write` must be used."""
         return None
 
     def read_columns(self, columns: Tensor) -> Tensor:
@@ -67,7 +67,7 @@ class Store(ABC):
         return torch.cat([self.read(rows).cpu()[:, columns].to(dtype) for rows in blocks])
 
     def prefetch(self, rows: Tensor) -> None:  # noqa: B027
-        """Announces that this very tensor of `rows` is read soon; changes nothing but the time that takes."""
+        """Announces a `read` of this same tensor of `rows`; affects speed only."""
 
     def flush(self) -> None:  # noqa: B027
         """Waits until all writes are done."""
@@ -100,7 +100,7 @@ class Start(NamedTuple):
     """The start value of a pass, and the input that a change of the input is measured from."""
 
     x: Tensor  # [V, C]
-    previous: Tensor | None  # [F, C], the input of the last visit; None stands for zero, or was not requested
+    previous: Tensor | None  # [F, C], the input of the last visit; None if it is zero or was not requested
 
 
 class History(ABC):
@@ -108,7 +108,7 @@ class History(ABC):
 
     @abstractmethod
     def prefetch(self, nodes: Tensor, num_targets: int) -> None:
-        """Announces that `start` is called soon with this very tensor `nodes`; affects speed only."""
+        """Announces a `start` with this same tensor `nodes`; affects speed only."""
 
     @abstractmethod
     def start(
@@ -116,7 +116,8 @@ class History(ABC):
     ) -> Start:
         """Returns the start value of all `nodes`; `fresh` covers the first of them, at least the targets.
 
-        `weight` is that of what is new in `fresh`. The input of the last visit is returned `with_previous` only.
+        `weight` is the weight of the change of `fresh` since the last visit. The input of the last visit is returned
+        only if `with_previous` is set.
         """
 
     @abstractmethod
@@ -149,7 +150,7 @@ class NoHistory(History):
         *,
         with_previous: bool = True,  # noqa: ARG002
     ) -> Start:
-        """Returns the fresh rows, all of which is new, and zeros below them."""
+        """Returns the fresh rows times `weight`, and rows of zeros below them."""
         return Start(pad_rows(fresh if weight == 1 else weight * fresh, len(nodes)), None)
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
@@ -176,8 +177,8 @@ def pad_rows(x: Tensor, num_rows: int) -> Tensor:
 def check_state(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> None:
     """Raises unless `given` has the tensors of `own`, by name, shape and type."""
     if own.keys() != given.keys():
-        raise ValueError(f"the history stores {', '.join(own)}; the state given holds {', '.join(given) or 'nothing'}")
+        raise ValueError(f"the history stores {', '.join(own)}; the given state has {', '.join(given) or 'nothing'}")
     for name, tensor in own.items():
         mine, other = (f"{list(t.shape)} in {t.dtype}" for t in (tensor, given[name]))
         if mine != other:
-            raise ValueError(f"`{name}` of the history is {mine}; in the state given it is {other}")
+            raise ValueError(f"`{name}` of the history is {mine}; in the given state it is {other}")

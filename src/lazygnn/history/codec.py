@@ -1,4 +1,4 @@
-"""How a row is stored: as it is, in fewer bits, or as int8 with a scale for each row."""
+"""How a row is stored: unchanged, in fewer bits, or as int8 with a scale for each row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -30,6 +30,6 @@ class DeviceStore(Store):
         return Located(table, rows.to(table.device)) if table.is_floating_point() else super().locate(rows)
 
     def writable(self) -> Tensor | None:
-        """Returns the tensor of rows, unless rows are kept in more than one tensor."""
+        """Returns the tensor of rows, unless rows are stored in more than one tensor."""
         table = self.parts["rows"]
         return table if table.is_floating_point() else None

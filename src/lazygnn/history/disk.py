@@ -28,19 +28,19 @@ def map_files(layout: Layout, folder: Path, name: str) -> Parts:
             raise
         except (OSError, RuntimeError) as error:
             raise HistoryFileError(
-                f"cannot create {path} of {num_bytes} bytes: {error}; choose another folder"
+                f"cannot create `{path}` of {num_bytes} bytes: {error}; choose another folder"
             ) from error
     return parts
 
 
 def _map_file(path: Path, shape: tuple[int, ...], dtype: torch.dtype, num_bytes: int) -> Tensor:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # a process that still reads the old file keeps it; overwriting would change its contents
+    # removed, not overwritten: another process may still read the old file
     path.unlink(missing_ok=True)
     free = shutil.disk_usage(path.parent).free - _promised(path.parent)
     if num_bytes > free:
         raise HistoryFileError(
-            f"{path} needs {num_bytes} bytes and {max(free, 0)} are free; "
+            f"`{path}` needs {num_bytes} bytes, but {max(free, 0)} are free; "
             "choose another folder, or fewer bits with `dtype=torch.bfloat16` or `torch.int8`"
         )
     with path.open("wb") as file:

@@ -1,7 +1,7 @@
 """Rows in host memory, or in memory-mapped files, for a compute device that is too small for them.
 
 One thread does all reads and writes of the rows, in order, so a read sees every write before it. Rows prefetched before
-a write are corrected on the device, from the values that were written: neither waits for the other.
+a write are corrected on the device with the written values, so that the read does not wait for the write.
 """
 
 from collections import deque
@@ -15,16 +15,16 @@ from lazygnn.history.base import Store
 from lazygnn.history.codec import Codec, Parts
 from lazygnn.history.transfer import Transfer, Wait
 
-# how many prefetches may be under way, and how many writes may overtake one before it is dropped
+# how many prefetches may be in progress, and how many writes may overtake one before it is dropped
 AHEAD = 2
 
 
 @dataclass(frozen=True)
 class _Fetch:
-    # keeps the indices alive, so that no other tensor takes their address
+    # keeps the indices alive, so that no other tensor gets their address
     rows: Tensor
     arrival: "Future[tuple[Parts, Wait]]"
-    # rows written since, and what was written
+    # rows written since, and their new values
     newer: list[tuple[Tensor, Parts]] = field(default_factory=list)
 
 
@@ -57,7 +57,7 @@ class HostStore(Store):
             del self._fetches[next(iter(self._fetches))]
 
     def read(self, rows: Tensor) -> Tensor:
-        """Takes what was prefetched, or fetches now."""
+        """Returns the prefetched rows, or fetches them now."""
         fetch = self._fetches.pop(_key(rows), None) or self._fetch(rows)
         parts, wait = fetch.arrival.result()
         self._raise_failures()

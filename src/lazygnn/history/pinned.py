@@ -1,4 +1,4 @@
-"""Rows in page-locked host memory, which an accelerator reads and writes over the bus by itself.
+"""Rows in page-locked host memory, which an accelerator reads and writes directly over the bus.
 
 No thread takes part, so a pass over such rows can be captured in a CUDA graph. Rows start a multiple of 16 bytes apart;
 otherwise gathering them takes 1.5 times as long.
@@ -20,14 +20,14 @@ _BYTES = 16
 
 @dataclass(frozen=True)
 class _Fetch:
-    # keeps the indices alive, so that no other tensor takes their address
+    # keeps the indices alive, so that no other tensor gets their address
     rows: Tensor
     parts: Parts
     arrived: torch.cuda.Event
 
 
 class PinnedStore(DeviceStore):
-    """Gathers and scatters in place, over the bus; prefetched rows are gathered beside the computation.
+    """Gathers and scatters in place, over the bus; prefetched rows are gathered during the computation.
 
     Args:
         parts: From `map_pinned`.
@@ -35,8 +35,8 @@ class PinnedStore(DeviceStore):
         device: The compute device.
 
     Attributes:
-        stream: The CUDA stream of what runs beside the computation.
-        version: Grows with every write and load, so that a copy of rows is known to be outdated.
+        stream: The CUDA stream of copies that run during the computation.
+        version: Increases with every write and load, so that outdated copies of rows are recognized.
     """
 
     def __init__(self, parts: Parts, codec: Codec, device: torch.device) -> None:
@@ -46,9 +46,9 @@ class PinnedStore(DeviceStore):
         self._fetch: _Fetch | None = None
 
     def prefetch(self, rows: Tensor) -> None:
-        """Starts to gather these rows, in place of what was prefetched before."""
+        """Starts to gather these rows and drops rows that were prefetched before."""
         current = torch.cuda.current_stream(self.device)
-        # made on the current stream, which waits for the gathering before it reads or frees them
+        # allocated on the current stream, which waits for the gathering before it reads or frees them
         parts = self.allocate(len(rows))
         self.flush()
         self.stream.wait_stream(current)
@@ -57,7 +57,7 @@ class PinnedStore(DeviceStore):
             self._fetch = _Fetch(rows, parts, self.stream.record_event())
 
     def read(self, rows: Tensor) -> Tensor:
-        """Takes what was prefetched, or gathers now."""
+        """Returns the prefetched rows, or gathers them now."""
         parts = self._take(rows)
         if parts is None:
             parts = self.allocate(len(rows))
@@ -65,12 +65,12 @@ class PinnedStore(DeviceStore):
         return self.codec.decode(parts)
 
     def locate(self, rows: Tensor) -> Located:
-        """Returns a copy, as `read` does; what was prefetched keeps its type."""
+        """Returns a copy, as `read` does; prefetched rows keep their stored type."""
         taken = self._take(rows) if self.parts["rows"].is_floating_point() else None
         return Located(self.read(rows) if taken is None else taken["rows"], None)
 
     def write(self, rows: Tensor, values: Tensor) -> None:
-        """Scatters on the current stream; what was prefetched is outdated."""
+        """Scatters on the current stream and drops prefetched rows."""
         self.flush()
         self.version += 1
         super().write(rows, values)
@@ -87,7 +87,7 @@ class PinnedStore(DeviceStore):
             self._fetch = None
 
     def writable(self) -> Tensor | None:
-        """Returns `None`: a kernel that also computes uses the bus badly."""
+        """Returns `None`, since a kernel that also computes does not saturate the bus."""
         return None
 
     @property
@@ -96,7 +96,7 @@ class PinnedStore(DeviceStore):
         return sum(part.untyped_storage().nbytes() for part in self.parts.values())
 
     def allocate(self, num_rows: int) -> Parts:
-        """Returns uninitialized device memory for so many rows."""
+        """Allocates uninitialized device memory for `num_rows` rows."""
         return {name: ops.host_rows(part).allocate_rows(num_rows, part) for name, part in self.parts.items()}
 
     def gather(self, rows: Tensor, out: Parts, count: Tensor | None = None) -> None:
@@ -112,14 +112,14 @@ class PinnedStore(DeviceStore):
             ops.host_rows(part).scatter(part, rows, parts[name])
 
     def _take(self, rows: Tensor) -> Parts | None:
-        """Takes what was prefetched, if these are the rows."""
+        """Returns the prefetched rows if their indices are `rows`, otherwise `None`."""
         fetch = self._fetch
         self.flush()
         return fetch.parts if fetch is not None and is_same(fetch.rows, rows) else None
 
 
 def is_same(one: Tensor | None, other: Tensor) -> bool:
-    """Whether these are the same indices in the same memory; comparing their contents would synchronize."""
+    """Returns whether both are the same indices in the same memory; comparing contents would synchronize."""
     return one is not None and (one.data_ptr(), one.shape) == (other.data_ptr(), other.shape)
 
 
@@ -127,7 +127,7 @@ class _Span:
     """Page-locked bytes as an object of the CUDA array interface."""
 
     def __init__(self, memory: Tensor) -> None:
-        # readers of the bytes hold this object, which holds the memory
+        # a tensor over these bytes keeps this object alive, and this object keeps the memory alive
         self.memory = memory
         self.__cuda_array_interface__ = {
             "data": (memory.data_ptr(), False),

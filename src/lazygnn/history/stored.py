@@ -30,7 +30,7 @@ class StoredHistory(History):
 
     def __init__(self, warm: WarmStart, values: Store, inputs: Store | None) -> None:
         if warm.stores_inputs != (inputs is not None):
-            raise ValueError(f"{warm} {'needs' if warm.stores_inputs else 'takes no'} store for its inputs")
+            raise ValueError(f"{warm} {'needs' if warm.stores_inputs else 'does not use'} a store for its inputs")
         self.warm = warm
         self.stores: dict[str, Store] = {"values": values} | ({} if inputs is None else {"inputs": inputs})
         self.measure = False
@@ -79,7 +79,7 @@ class StoredHistory(History):
         warm = self.warm.targets(fresh[:num_targets], stored[:num_targets], previous, weight)
         previous = previous if with_previous else None
         if known is not None:
-            # all of a first input is new, so that the first pass is linear in it, as its backward pass is
+            # a first input is a change from zero, so that the first pass is linear in it, as its backward pass is
             warm = torch.where(known[:num_targets], warm, weight * fresh[:num_targets])
             previous = None if previous is None else torch.where(known[:num_targets], previous, 0)
         if len(fresh) > num_targets:
@@ -118,7 +118,7 @@ class StoredHistory(History):
 
     @property
     def prefetches(self) -> bool:
-        """Whether rows are not on the compute device, so that prefetching them pays."""
+        """Whether rows are not on the compute device, so that prefetching saves time."""
         return self.values.parts["rows"].device.type != self.values.device.type
 
     @property
@@ -145,7 +145,7 @@ class StoredHistory(History):
         return sum(store.num_bytes for store in self.stores.values())
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Returns all that resuming bit for bit needs; the rows are live, not copies."""
+        """Returns the state to resume training from; the rows are live tensors, not copies."""
         state = {f"{kind}.{name}": t for kind, store in self.stores.items() for name, t in store.state().items()}
         complete = torch.tensor(int(self._complete))
         return state | {
@@ -156,7 +156,7 @@ class StoredHistory(History):
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restores a state that `state_dict` returned."""
+        """Copies a state of `state_dict` into this history."""
         check_state(self.state_dict(), state)
         for kind, store in self.stores.items():
             store.load({name: state[f"{kind}.{name}"] for name in store.parts})
@@ -197,12 +197,12 @@ class StoredHistory(History):
         num_rows = self.values.num_rows
         if num_targets == num_rows or self._rows_pushed < num_rows:
             return num_targets == num_rows
-        # synchronizes; where the targets of an epoch are disjoint, once in the life of the history
+        # synchronizes with the device; only once if the targets of an epoch are disjoint
         return bool((self.pushed >= 0).all())
 
     def _measure(self, fresh: Tensor, previous: Tensor, known: Tensor | None) -> None:
         moved = fresh - previous
         if known is not None:
-            # what was stored for the other rows is zero
+            # the stored value of the other rows is zero
             moved = torch.where(known[: len(moved)], moved, 0)
         self._norms += torch.stack((moved.square().sum(), previous.square().sum()))

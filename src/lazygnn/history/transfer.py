@@ -44,7 +44,7 @@ class CudaTransfer(Transfer):
         return torch.empty(shape, dtype=dtype, pin_memory=True)
 
     def to_host(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], Wait]:
-        """Copies after all that the current stream was given before."""
+        """Copies after all work that was queued on the current stream before."""
         # a thread that waits for this event sleeps instead of spinning
         arrived = torch.cuda.Event(blocking=True)
         self._down.wait_stream(torch.cuda.current_stream(self.device))

@@ -34,7 +34,7 @@ class WarmStart(ABC):
 
     @abstractmethod
     def blend(self, weight: float = 1.0) -> Blend:
-        """Returns the numbers; `weight` is that of what is new in the fresh value."""
+        """Returns the numbers; `weight` is the weight of the change of the fresh value since the last visit."""
 
     @abstractmethod
     def targets(self, fresh: Tensor, stored: Tensor, previous: Tensor | None, weight: float = 1.0) -> Tensor:
@@ -48,4 +48,4 @@ class WarmStart(ABC):
 def check_beta(beta: float) -> None:
     """Refuses a weight outside of [0, 1]."""
     if not 0 <= beta <= 1:
-        raise ValueError(f"`beta` must lie in [0, 1], got {beta}")
+        raise ValueError(f"`beta` must be in [0, 1], got {beta}")

@@ -1,4 +1,4 @@
-"""What a model asks of propagation, and how all kinds propagate for prediction."""
+"""The interface of propagation, and the propagation for prediction that all kinds share."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ class Propagation(nn.Module):
         """Stores a first history for the targets of a batch. Does nothing without histories."""
 
     def diagnose(self, adj: Adjacency, x_in: Callable[[], Tensor]) -> dict[str, float]:  # noqa: ARG002
-        """Returns how far histories are from what they approximate, by name; empty without histories."""
+        """Returns errors of the histories against exact values, by name; empty without histories."""
         return {}
 
 

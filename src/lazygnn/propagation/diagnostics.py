@@ -19,7 +19,7 @@ _TOLERANCE = 1e-3
 
 
 class Diagnostics:
-    """Compares what passes store and return with the fixed point."""
+    """Compares stored features and gradients with the fixed point."""
 
     def __init__(self) -> None:
         # of the last full batch: the gradient that entered the backward pass and the one that it returned

@@ -1,4 +1,4 @@
-"""The warm start of our default: the stored solution moves with its input. Not in the paper."""
+"""The warm start of our default: the stored solution moves with its input. It is not in the paper."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -28,7 +28,7 @@ class Drift(WarmStart):
         if self.beta < 1:
             return Blend(self.beta, move=(weight - self.beta) / (1 - self.beta))
         if weight != 1:
-            raise ValueError(f"{self} ignores its history, so a change has no weight of its own, got {weight}")
+            raise ValueError(f"{self} ignores its history, so the weight of a change must be 1, got {weight}")
         return Blend(self.beta)
 
     def targets(self, fresh: Tensor, stored: Tensor, previous: Tensor | None, weight: float = 1.0) -> Tensor:

@@ -15,15 +15,15 @@ from lazygnn.propagation.base import Diffusion
 
 
 class LayerMemory(nn.Module):
-    """Stores what every layer but the last returned for each node when it was last computed (GNNAutoScale).
+    """Stores the last computed output of every layer but the last, for each node (GNNAutoScale).
 
     A batch computes its targets alone. The halo of the next layer is read from here, so any number of layers costs one
     hop. No gradient flows into the halo. https://arxiv.org/abs/2106.05609
 
     Args:
         num_layers: Layers of the model.
-        histories: One after each layer but the last, with a warm start that ignores what is stored for targets,
-            `Mix(1.0)`. Empty where batches have no halo.
+        histories: One after each layer but the last, with a warm start that ignores the stored rows of targets,
+            `Mix(1.0)`. Empty if batches have no halo.
     """
 
     def __init__(self, num_layers: int, histories: Sequence[History] = ()) -> None:

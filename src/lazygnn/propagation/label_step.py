@@ -1,7 +1,8 @@
 """One more step on labeled rows, after the result of a pass has been stored. Ours; the paper has no such step.
 
-The loss reads labeled rows alone, so a step on these rows sharpens what it sees at a fraction of a full step's cost. In
-the backward pass the gradient is zero on all other rows, so its first product reads these columns alone.
+The loss reads labeled rows alone, so a step on these rows makes its input more exact, at a fraction of the cost
+of a full step. In the backward pass the gradient is zero on all other rows, so its first product reads these columns
+alone.
 """
 
 from collections.abc import Sequence
@@ -30,10 +31,10 @@ def forward(
     Args:
         x: Result of a pass, [V, C].
         fresh: Its input.
-        previous: Its input at the last visit; `None` stands for zero.
+        previous: Its input at the last visit; `None` means zero.
         labeled: The rows, and their rows of the matrix.
         alpha: Weight of the input.
-        weight: Weight of what is new in the input.
+        weight: Weight of the change of the input since the last visit.
         in_place: Whether `x` may be overwritten.
     """
     source, before = fresh[labeled.rows], None if previous is None else previous[labeled.rows]

@@ -1,4 +1,4 @@
-"""Lazy propagation: a few steps a pass, from where the last pass ended."""
+"""Lazy propagation: a few steps per pass, from the result of the last pass."""
 
 from collections.abc import Callable
 from typing import Self
@@ -31,7 +31,7 @@ class LazyPropagation(Diffusion):
         eval_tolerance: Tolerance of that fixed point, relative to its input.
 
     Attributes:
-        response: Weights of what is new in the input, in the start and in every step; `None` takes plain steps.
+        response: Weights of a change of the input, in the start value and in every step; `None` takes plain steps.
     """
 
     def __init__(

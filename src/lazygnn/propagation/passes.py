@@ -3,7 +3,7 @@
 One step is `x <- (1 - alpha) A x + alpha x_in`, Eq. (4). Its fixed point solves Eq. (1). By the implicit function
 theorem the gradient is the same iteration run on the gradient, Eqs. (8)-(12), so nothing is kept for the backward pass.
 
-A lazy pass starts from what the last pass has propagated, takes `L` steps, and stores the result:
+A lazy pass starts from the result of the last pass, takes `L` steps, and stores the result:
 
                 forward, M_fea                                    backward, M_grad
     start       x_0 = (1 - beta) M_fea + beta x_in                g_L = (1 - gamma) M_grad + gamma grad
@@ -41,7 +41,7 @@ class Rule(NamedTuple):
     alpha: float
     features: History  # M_fea
     gradients: History  # M_grad
-    response: Response  # weights of what is new in `fresh`, in the start and in every step; plain steps have ones
+    response: Response  # weights of a change of `fresh`, in the start value and in every step; ones for plain steps
     observe: Callable[[Tensor, Tensor], None] | None = None  # receives the gradient before and after a backward pass
 
 
@@ -57,7 +57,7 @@ class _LazyPass(Function):
         ctx.batch, ctx.rule, ctx.num_fresh = batch, rule, len(x_in)
         x, previous = run_pass(x_in, batch, batch.adjs, rule.features, rule)  # Eqs. (5)-(7), (16)-(18)
         if batch.labeled is not None:
-            # the result may still be on its way to the history, and without a step it is the input itself
+            # the history may not have copied the result yet, and without a step the result is the input itself
             in_place = rule.features.copies_at_once and len(batch.adjs) > 0
             weight = rule.response.sources[-1]
             x = label_step.forward(x, x_in, previous, batch.labeled, rule.alpha, weight, in_place=in_place)
@@ -97,7 +97,7 @@ def run_pass(fresh: Tensor, batch: Batch, adjs: Sequence[Adjacency], history: Hi
 class Mix(WarmStart):
     """The warm start of the paper, `(1 - beta) stored + beta fresh`; for gradients, `beta` is the paper's gamma.
 
-    A weight of 1 ignores the history. Every pass fades what earlier ones propagated by `1 - beta`, which shortens the
+    A weight of 1 ignores the history. Every pass scales the result of earlier ones by `1 - beta`, which shortens the
     reach.
     """
 
@@ -108,9 +108,9 @@ class Mix(WarmStart):
         check_beta(self.beta)
 
     def blend(self, weight: float = 1.0) -> Blend:
-        """Scales the fresh value where nothing else enters; otherwise a change has no weight of its own."""
+        """Scales the fresh value if `beta` is 1; otherwise the weight of a change must be 1."""
         if weight != 1 and self.beta < 1:
-            raise ValueError(f"{self} stores no inputs, so a change of them has no weight of its own, got {weight}")
+            raise ValueError(f"{self} stores no inputs, so the weight of a change must be 1, got {weight}")
         return Blend(self.beta, scale=weight)
 
     def targets(self, fresh: Tensor, stored: Tensor, previous: Tensor | None, weight: float = 1.0) -> Tensor:  # noqa: ARG002

@@ -3,7 +3,7 @@
 A pass of `L` steps turns a change `D` of its input into `P(A) D`, with a polynomial `P` of degree `L`. Over many passes
 an input that does not change is turned into `h(A) x_in`. Plain steps are one choice of `P`. They follow a change that
 is smooth over the graph and pass on too much of a rough one, such as the noise of dropout. The fitted response is the
-polynomial nearest to `h` on random inputs of the graph at hand; see docs/concepts/staleness.md.
+polynomial nearest to `h` on random inputs of the graph; see docs/concepts/staleness.md.
 """
 
 import math
@@ -80,8 +80,8 @@ def fit_response(
 ) -> Response:
     """Fits the `P` nearest to `h` in least squares over random inputs, with `P(1) = level`.
 
-    The steady response follows the smoothest input fully, `h(1) = 1`. A smaller level at this one point lets `P` come
-    closer everywhere else. What is missing there arrives over the following passes.
+    The steady response follows the smoothest input fully, `h(1) = 1`. With a smaller level at this one point,
+    `P` is closer to `h` everywhere else. The rest of a smooth change is followed in later passes.
 
     Args:
         adj: Normalized and symmetric.
@@ -98,7 +98,7 @@ def fit_response(
     level = default_level(further) if level is None else level
     _check_fit(num_layers, further, beta, level, seed)
     degree = num_layers + further
-    # nothing is left of the history, or of the graph
+    # a pass does not depend on its history, or not on the graph
     if 1 in (beta, alpha):
         return Response.plain(num_layers, further)
     generator = torch.Generator().manual_seed(seed)
@@ -120,7 +120,7 @@ def fit_response(
 
 
 def default_level(further: int) -> float:
-    """Returns the level of a fit that is given none."""
+    """Returns the default level of a fit."""
     return LEVEL_FURTHER if further else LEVEL
 
 
@@ -150,9 +150,9 @@ def _check_fit(num_layers: int, further: int, beta: float, level: float, seed: i
     for name, value in {"num_layers": num_layers, "further": further, "seed": seed}.items():
         check_number(name, value, whole=True)
     if not 0 < level <= 1:
-        raise ValueError(f"`level` must lie in (0, 1], got {level}")
+        raise ValueError(f"`level` must be in (0, 1], got {level}")
     if not 0 <= beta <= 1:
-        raise ValueError(f"`beta` must lie in [0, 1], got {beta}")
+        raise ValueError(f"`beta` must be in [0, 1], got {beta}")
     if num_layers < 1:
         raise ValueError(f"`num_layers` must be at least 1, got {num_layers}")
     if further < 0:
