@@ -150,7 +150,7 @@ def test_sparse_features_are_selected_row_by_row() -> None:
 
 def test_bad_values_are_named() -> None:
     graph = make_graph()
-    with pytest.raises(ValueError, match=r"`parts_per_batch` must lie in \[1, 5\], got 6"):
+    with pytest.raises(ValueError, match=r"`parts_per_batch` must be in \[1, 5\], got 6"):
         ClusterLoader(graph, PTR, 1, parts_per_batch=6)
     with pytest.raises(ValueError, match="`halo` must be one of frozen, paper, features, none, got `wide`"):
         ClusterLoader(graph, PTR, 1, halo="wide")  # type: ignore[arg-type]

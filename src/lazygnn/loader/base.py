@@ -1,4 +1,4 @@
-"""What all loaders share: the loop over an epoch and the state to resume from."""
+"""The base of all loaders: the loop over an epoch and the state to resume from."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from lazygnn.batch import Batch
 
 
 class EpochLoader(ABC):
-    """Hands out batches epoch by epoch, and resumes at any of them.
+    """Returns batches epoch by epoch, and can be resumed at any of them.
 
     The batches of an epoch follow from seed, epoch and position alone, so these three are the state.
 

@@ -65,7 +65,7 @@ class ClusterLoader(EpochLoader):
         check_graph(graph)
         self.num_parts = len(ptr) - 1
         if not 1 <= parts_per_batch <= self.num_parts:
-            raise ValueError(f"`parts_per_batch` must lie in [1, {self.num_parts}], got {parts_per_batch}")
+            raise ValueError(f"`parts_per_batch` must be in [1, {self.num_parts}], got {parts_per_batch}")
         if halo not in get_args(Halo):
             raise ValueError(f"`halo` must be one of {', '.join(get_args(Halo))}, got `{halo}`")
         if not rises(ptr, graph.num_nodes, by=1):

@@ -11,10 +11,10 @@ from lazygnn.loader.base import EpochLoader
 
 
 class FullLoader(EpochLoader):
-    """Hands out the same batch every epoch, for training with the same loss in every step.
+    """Returns the same batch every epoch, for training with the same loss in every step.
 
     Args:
-        graph: The whole of the batch.
+        graph: The graph; all its nodes are targets of the batch.
         num_layers: Steps per pass.
         label_step: Whether a pass takes one more step on the training nodes.
         edges: Device of the whole batch except its features; that of the graph by default.
@@ -33,7 +33,7 @@ class FullLoader(EpochLoader):
         return 1
 
     def upcoming(self) -> Batch | None:
-        """Returns the batch; `None` once the epoch has handed it out."""
+        """Returns the batch; `None` after the first step of an epoch."""
         return self.batch if self.position == 0 else None
 
     def sweep(self) -> Iterator[Batch]:

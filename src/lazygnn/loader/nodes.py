@@ -24,7 +24,7 @@ class NodeLoader(EpochLoader):
     Args:
         graph: The graph that batches are taken from.
         batch_size: Training nodes per batch; `None` takes all of them, in node order.
-        seed: Seed of the order and of what a subclass draws.
+        seed: Seed of the order and of the random numbers of a subclass.
     """
 
     def __init__(self, graph: Graph, batch_size: int | None = None, *, seed: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What a method consists of: options, a model, a loader, and a change of the graph where it needs one."""
+"""The parts of a method: options, a model, a loader, and an optional transform of the graph."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from lazygnn.partitioning import Partition
 
 @dataclass(frozen=True)
 class Place:
-    """Where a model is built, and for what.
+    """Where and for which use a model is built.
 
     Attributes:
         device: The compute device.
         folder: For histories on disk.
         training: Whether histories are needed; inference reads none.
-        compute_dtype: Number format of what is propagated in training.
+        compute_dtype: Number format of the propagated values in training.
     """
 
     device: torch.device
@@ -49,7 +49,7 @@ class Cut:
 
 
 class MethodOptions(Options):
-    """The options that every method has, and the questions that `build` asks of all options."""
+    """The options that every method has, and the methods that `build` calls on all options."""
 
     normalize_features: bool = Field(False, description="scale each row of the features to sum to one")
 

@@ -1,4 +1,4 @@
-"""From a configuration to what is trained: the model, its loader, and the graph as the model sees it."""
+"""Builds the model of a configuration, its loader, and the graph as the model takes it."""
 
 import logging
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Built:
-    """A model, the loader of its training batches, and the graph as the model sees it."""
+    """A model, the loader of its training batches, and the graph as the model takes it."""
 
     model: Model
     loader: Loader
@@ -78,7 +78,7 @@ def build_model(config: Config, graph: Graph, place: Place) -> Model:
 
 
 def place_graph(config: Config, graph: Graph, device: torch.device) -> Graph:
-    """Returns the graph as a method sees it: features normalized, moved unless kept on the host, then prepared."""
+    """Returns the graph as a method takes it: features normalized, moved unless kept on the host, then prepared."""
     options = method_options(config)
     graph = row_normalize(graph) if options.normalize_features else graph
     graph = graph if options.keeps_features_on_host else graph.to(device)

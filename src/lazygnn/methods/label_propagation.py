@@ -24,7 +24,7 @@ class LabelPropagationOptions(MethodOptions):
     eval_tolerance: float = Field(1e-6, gt=0, lt=1, description="relative error of the fixed point")
 
     def ignored(self) -> dict[str, str]:
-        """Adds the options of links that are not made."""
+        """Adds the options of links if `feature_neighbors` is 0."""
         found = super().ignored()
         for name in ("feature_hops", "feature_weight"):
             if self.feature_neighbors == 0 and (value := getattr(self, name)) != type(self).model_fields[name].default:

@@ -79,7 +79,7 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
             found["halo_gradients"] = self.needs_parts("halo_gradients")
         elif self.halo_gradients and self.halo == "none":
             found["halo_gradients"] = (
-                "`halo_gradients` is true, but `halo` is none, so there is no halo to store gradients for; "
+                "`halo_gradients` is true, but `halo` is none, so batches have no halo to store gradients for; "
                 "set `halo=frozen`, or omit `halo_gradients`"
             )
         return found
@@ -128,7 +128,7 @@ def make_model(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
     if options.gamma < 1:
         gradients = history("gradients", start(options.gamma))
     elif options.halo_gradients:
-        # targets start from the fresh gradient; only the halo reads what is stored
+        # targets start from the fresh gradient; only the halo reads stored rows
         gradients = history("gradients", Mix(1.0))
     propagation = LazyPropagation(
         options.alpha,

@@ -20,16 +20,16 @@ class MLPOptions(LayerOptions):
 
     mlp_layers: int = Field(2, ge=1, description="depth of the MLP")
     prop_channels: int | None = Field(
-        None, ge=1, description="width of what is propagated; empty means the number of outputs"
+        None, ge=1, description="width of the propagated values; empty means the number of outputs"
     )
 
     def channels(self, graph: Graph) -> int:
-        """Returns the width of what is propagated."""
+        """Returns the width of the propagated values."""
         return self.prop_channels or graph.task.num_outputs
 
 
 def transform_and(propagation: Propagation, options: MLPOptions, graph: Graph, *, scratch: Path | None = None) -> Model:
-    """Builds the MLP with a propagation behind it, and a head where the propagated width is not that of the outputs."""
+    """Builds the MLP with a propagation behind it, and a head if the propagated width is not that of the outputs."""
     channels = options.channels(graph)
     transform = MLP(
         graph.in_channels,

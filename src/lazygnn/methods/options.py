@@ -51,7 +51,7 @@ class ClusterOptions(MethodOptions):
     keep_batches: bool = Field(True, description="cache batches of a single part in memory")
 
     def resolved(self) -> Self:
-        """Stores edges where the features are, unless told otherwise."""
+        """Fills in `edges`: by default, edges are stored where the features are."""
         return super().resolved().model_copy(update={"edges": self.edges or self.features})
 
     def ignored(self) -> dict[str, str]:

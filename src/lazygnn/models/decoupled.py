@@ -27,8 +27,8 @@ class Decoupled(Model):
     Args:
         transform: The MLP; its output is propagated.
         propagation: None, exact or lazy.
-        head: Maps the propagated rows to the outputs, if the two differ in width.
-        scratch: Folder for the rows of all nodes in inference, if these do not fit in memory.
+        head: Maps the propagated values to the outputs, if the two differ in width.
+        scratch: Folder for the rows of all nodes during inference; `None` keeps them in memory.
     """
 
     replayable = True
@@ -49,15 +49,15 @@ class Decoupled(Model):
         return self._output(self.propagation(x_in, batch))
 
     def fill(self, batch: Batch) -> None:
-        """Stores a first history for the targets of a batch, without gradients."""
+        """Initializes the histories of the targets of a batch, in a pass without gradients."""
         with torch.no_grad():
             self.propagation.fill(self.transform(batch.x, batch.num_targets), batch)
 
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
-        """Returns the exact outputs of every node, [N, C], on the device of the graph; reads no history.
+        """Returns the outputs of every node, [N, C], on the device of the graph; exact, without histories.
 
-        Computes hidden activations for a block of nodes at a time, so memory is that of the outputs.
+        Hidden activations exist for a block of nodes at a time, so the outputs need most of the memory.
         """
         embedding = self.embed(graph)
         if self.head is None:
@@ -66,7 +66,7 @@ class Decoupled(Model):
 
     @torch.no_grad()
     def embed(self, graph: Graph) -> Tensor:
-        """Returns the propagated rows of every node: embeddings if there is a head, otherwise logits."""
+        """Returns the propagated values of every node: embeddings for a model with a head, otherwise logits."""
         return self.propagation.infer(self._transform_all(graph), graph.adj.to(self.device), in_place=True)
 
     @torch.no_grad()
@@ -83,7 +83,7 @@ class Decoupled(Model):
         return self.transform.layer_parameters() + head
 
     def _transform_all(self, graph: Graph) -> Tensor:
-        """Transforms every node, block by block and without dropout, on the device of the graph, [N, C]."""
+        """Transforms every node, block by block and without dropout, [N, C] on the device of the graph."""
         with evaluating(self.transform):
             return by_rows(
                 self.transform, self.device, graph.x, allocate=None if self.scratch is None else self._on_disk
@@ -111,8 +111,8 @@ class LazyGNN(Decoupled):
         dropout: Share of hidden units dropped in training.
         alpha: Weight of the transformed features in every step.
         start: Warm start of the forward pass, our drift by default; the paper's is `Mix(0.5)`.
-        gradient_start: Warm start of the backward pass; `None` keeps no gradients. The paper's is `Mix(0.5)`.
-        device: Where the history lives; the model itself is moved with `.to(device)` as usual.
+        gradient_start: Warm start of the backward pass; `None` stores no gradients. The paper's is `Mix(0.5)`.
+        device: Device of the history; `.to(device)` moves the model, but not its history.
     """
 
     def __init__(

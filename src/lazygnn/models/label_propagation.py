@@ -1,4 +1,4 @@
-"""Label propagation: the labels of the training nodes, propagated over the graph; there are no weights."""
+"""Label propagation: the labels of the training nodes, propagated over the graph, without weights."""
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,7 @@ class LabelPropagation(Model):
         super().__init__()
         check_alpha(alpha)
         self.alpha, self.tolerance, self.class_mass = alpha, tolerance, class_mass
-        # `.to(device)` moves it, so that it tells the device of a model without weights
+        # `.to(device)` moves it, so that a model without weights has a device
         self.register_buffer("anchor", torch.empty(0), persistent=False)
 
     @property
@@ -40,7 +40,7 @@ class LabelPropagation(Model):
         return self.get_buffer("anchor").device
 
     def forward(self, batch: Batch) -> Tensor:  # noqa: ARG002
-        """Raises an error: there is nothing to learn."""
+        """Raises an error, since the model has no weights to train."""
         raise ConfigError("`label-propagation` has no weights to train; set `epochs=0`")
 
     @torch.no_grad()

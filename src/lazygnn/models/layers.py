@@ -153,7 +153,7 @@ class _ReluDropout(Function):
 
 
 def autocasted(weight: Tensor) -> Tensor:
-    """Casts a weight as autocast does for dense products; it does not know our sparse ones."""
+    """Casts a weight as autocast does for dense products; autocast ignores our sparse products."""
     kind = weight.device.type
     return weight.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else weight
 

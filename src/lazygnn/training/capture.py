@@ -1,8 +1,8 @@
 """Functions captured as CUDA graphs, one for each batch.
 
 A step reads its batch where it is in memory and changes weights, optimizer, histories and the random state in place, so
-a replay is a step like any other. Nothing is run for the sake of capturing: the first visit of a batch is an ordinary
-step, which compiles, measures and caches all that a capture needs, and capturing itself runs nothing.
+a replay is a step like any other. The first visit of a batch is an ordinary step, which
+compiles, measures and caches all that a capture needs. Capturing itself computes nothing.
 """
 
 import gc
@@ -22,15 +22,15 @@ Capture = Callable[[Callable[[], None]], Launch]
 
 
 class CapturedSteps:
-    """Takes the first step on a batch as it is and replays all later ones.
+    """Runs the first step on a batch normally and replays all later ones.
 
     Graphs share their memory. That is safe because nothing in it outlives a replay: the loss is copied out, and
     gradients are freed.
 
     Args:
-        step: Trains on a batch and returns its loss; depends on nothing that changes between two visits but tensors.
+        step: Trains on a batch and returns its loss; only contents of tensors may change between two visits.
         optimizer: The one that `step` uses; its learning rate is a tensor.
-        make_capture: Makes a `CudaCapture`, or what takes its place in a test.
+        make_capture: Makes a `CudaCapture`, or a substitute in tests.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class CudaCapture:
     """Captures functions as CUDA graphs over one pool of memory.
 
     Args:
-        optimizer: Steps as part of what is captured.
+        optimizer: Its step is part of the captured functions.
         device: The GPU.
     """
 

@@ -1,4 +1,4 @@
-"""Exact evaluation: the model over the whole graph, no history read, no dropout."""
+"""Exact evaluation: the model over the whole graph, without histories and dropout."""
 
 import torch
 from torch import Tensor

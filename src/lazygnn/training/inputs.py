@@ -1,7 +1,7 @@
 """Batches in host memory, brought to the device for steps that are replayed.
 
-A CUDA graph reads the features of its batch always in the same memory. They are copied there from a buffer, which is
-filled while the step before is computed. All else of a batch is copied as a part of the step.
+A CUDA graph always reads the features of its batch from the same memory. They are copied there from a buffer, which is
+filled during the previous step. Everything else of a batch is copied as a part of the step.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class _Features:
 class StepInputs:
     """Holds the features of the batch that is computed and of the one after it.
 
-    Only dense features in host memory are held; what is on the device is used where it is.
+    Only dense features in host memory are copied; features on the device are used in place.
 
     Args:
         device: The compute device.
@@ -44,7 +44,7 @@ class StepInputs:
         self._taken: torch.cuda.Event | None = None
 
     def put(self, batch: Batch) -> None:
-        """Copies the features of a batch to where its step reads them: out of the buffer, or from host memory."""
+        """Copies the features of a batch, from the buffer or host memory, to the memory that its step reads."""
         if not self._is_held(batch):
             return
         assert isinstance(batch.x, Tensor)
@@ -65,7 +65,7 @@ class StepInputs:
         assert self._stream is not None
         buffer = _fitting(self._buffer, batch.x, self._device)
         if buffer is not self._buffer:
-            # the step under way may have freed its memory and still read it
+            # the current step may have freed its memory and still read it
             self._stream.wait_stream(torch.cuda.current_stream(self._device))
         elif self._taken is not None:
             self._stream.wait_event(self._taken)
@@ -73,7 +73,7 @@ class StepInputs:
         with torch.cuda.stream(self._stream):
             x = buffer[: batch.x.numel()].view_as(batch.x).copy_(batch.x, non_blocking=True)
             self._ahead = _Features(batch, x, self._stream.record_event())
-        # a larger buffer may take its place while it is written
+        # a larger buffer may replace it while it is written
         buffer.record_stream(self._stream)
 
     def bring(self, batch: Batch) -> Batch:
@@ -90,7 +90,7 @@ class StepInputs:
         """Returns the memory of a batch's features, the same at every visit."""
         if batch not in self._places:
             assert isinstance(batch.x, Tensor)
-            # memory that was too small stays with the steps that were captured with it
+            # captured steps keep the memory that they were captured with
             self._memory = _fitting(self._memory, batch.x, self._device)
             self._places[batch] = self._memory[: batch.x.numel()].view_as(batch.x)
         return self._places[batch]
@@ -116,15 +116,15 @@ class _Arriving(Sequence[Adjacency]):
 
 
 def _copy_beside(batch: Batch, device: torch.device, stream: torch.cuda.Stream, x: Tensor | None) -> Batch:
-    """Copies a batch; its matrices come on another stream, beside what needs the features alone.
+    """Copies a batch; its matrices are copied on another stream, while the features are transformed.
 
-    Features that are on the device already are given as `x`.
+    `x` is the features, if they are on the device already.
     """
     near = replace(batch, adjs=[], x=batch.x if x is None else x.new_empty(0, device="cpu")).to(device)
     near = near if x is None else replace(near, x=x)
     if not batch.adjs:
         return near
-    # made on the current stream, which waits for the copies before it reads or frees them
+    # allocated on the current stream, which waits for the copies before it reads or frees them
     copies = {id(adj): adj.map(lambda part: torch.empty_like(part, device=device)) for adj in batch.adjs}
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
@@ -135,7 +135,7 @@ def _copy_beside(batch: Batch, device: torch.device, stream: torch.cuda.Stream, 
 
 
 def _fitting(memory: Tensor | None, x: Tensor, device: torch.device) -> Tensor:
-    """Returns `memory` if `x` fits into it, or a larger one."""
+    """Returns `memory` if `x` fits into it, otherwise newly allocated memory."""
     if memory is not None and memory.dtype == x.dtype and memory.numel() >= x.numel():
         return memory
     return torch.empty(x.numel(), dtype=x.dtype, device=device)

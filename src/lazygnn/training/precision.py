@@ -27,7 +27,7 @@ def forward_precision(precision: Precision, device: torch.device) -> AbstractCon
 
 @contextmanager
 def product_precision(precision: Precision) -> Iterator[None]:
-    """Sets what float32 products of a GPU run in; the setting is torch's own and the same for all threads."""
+    """Sets the arithmetic of float32 products on a GPU; this is torch's global setting, for all threads."""
     if precision != "tf32":
         yield
         return
@@ -56,7 +56,7 @@ def cost_of_bfloat16() -> float:
 
 def _seconds_of_product(dtype: torch.dtype) -> float:
     x, seconds = torch.ones(_MEASURED, _MEASURED, dtype=dtype), []
-    # the first one warms up, and the fastest was disturbed least
+    # the first repetition warms up; the minimum has the least noise
     for _ in range(4):
         started = time.perf_counter()
         x @ x

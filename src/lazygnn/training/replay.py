@@ -1,7 +1,7 @@
-"""The owner of all that replaying training steps as CUDA graphs takes.
+"""Training steps replayed as CUDA graphs, with the staging of their inputs.
 
 Before a step, its features and stored rows are staged: copied to the memory that its graph reads. The next batch is
-announced, so that the step gathers the rows of that batch once its own are written, beside the backward pass.
+announced, so that the step gathers the rows of that batch after writing its own, during the backward pass.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,12 +27,12 @@ class Replay:
     """Takes training steps; those on batches that the loader returns again are replayed.
 
     Args:
-        step: Trains on a batch on the device and returns its loss; what is captured.
-        plain_step: Takes a step that cannot be replayed, on a batch anywhere.
+        step: Trains on a batch on the device and returns its loss; this function is captured.
+        plain_step: Takes a step that cannot be replayed, on a batch on any device.
         optimizer: The one that `step` uses; its learning rate is a tensor.
         histories: The histories that a step reads and writes.
         device: The GPU.
-        make_capture: Makes what captures a function; a `CudaCapture` by default.
+        make_capture: Makes the object that captures functions; a `CudaCapture` by default.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Replay:
             return self._plain_step(batch)
         if not self.is_steady(batch):
             self._rows.flush()
-            # must not take more memory than the steps that are replayed
+            # must not need more memory than the steps that are replayed
             with replaying():
                 return self._plain_step(batch)
         following = upcoming()
@@ -84,7 +84,7 @@ class Replay:
         return loss
 
     def is_steady(self, batch: Batch) -> bool:
-        """Whether a step on this batch is the same at every visit, except for the contents of tensors."""
+        """Returns whether steps on this batch differ only in the contents of tensors, so that they can be replayed."""
         # an empty tensor is never page-locked
         if not all(tensor.is_cuda or tensor.is_pinned() for tensor in batch.tensors() if tensor.numel() > 0):
             return False
@@ -106,12 +106,12 @@ class Replay:
 @dataclass(frozen=True)
 class _Entry:
     history: StoredHistory
-    kind: str  # of the store that `shelved` takes the place of
+    kind: str  # of the store that `shelved` replaces
     shelved: ShelvedStore
 
 
 class StagedRows:
-    """The rows that replayed steps read from histories in page-locked memory; others are read where they are.
+    """The rows that replayed steps read from histories in page-locked memory; other rows are read in place.
 
     Every step is `stage`, `announce`, the step itself within `staged` or a replay of it, `advance`.
     """
@@ -125,7 +125,7 @@ class StagedRows:
         ]
 
     def stage(self, nodes: Tensor, num_targets: int) -> None:
-        """Gathers what a pass over these nodes reads, unless it was announced before the last step."""
+        """Gathers the rows that a pass over these nodes reads, unless they were announced before the last step."""
         self.flush()
         for entry, rows in self._reads(nodes, num_targets):
             entry.shelved.shelf.fill(rows)
@@ -141,25 +141,25 @@ class StagedRows:
 
     @contextmanager
     def staged(self, nodes: Tensor, num_targets: int) -> Iterator[None]:
-        """Wraps a step with passes over these nodes, taken now or captured; what is pushed must not change in it."""
+        """Wraps a step with passes over these nodes, run now or captured; it must not change pushed tensors."""
         with ExitStack() as stack:
             for entry, rows in self._reads(nodes, num_targets):
                 stack.enter_context(_swapped(entry, rows))
             yield
 
     def advance(self) -> None:
-        """Records that the step was taken, or is on its way."""
+        """Records that the step was launched."""
         for entry in self._entries:
             entry.shelved.shelf.accept()
 
     def flush(self) -> None:
-        """Lets the current stream wait for what a step that failed has left on other streams."""
+        """Lets the current stream wait for the work of a failed step on other streams."""
         for entry in self._entries:
             entry.shelved.flush()
 
     @property
     def num_moves(self) -> int:
-        """Changes when captured steps must be captured again, since the rows have moved to other memory."""
+        """A number that changes when steps must be captured again, since the rows have moved to other memory."""
         return sum(entry.shelved.shelf.num_moves for entry in self._entries)
 
     def _reads(self, nodes: Tensor, num_targets: int) -> list[tuple[_Entry, Tensor]]:
@@ -167,7 +167,7 @@ class StagedRows:
 
 
 def _is_capturable(history: StoredHistory) -> bool:
-    """Whether a CUDA graph can capture passes: every row is written, and the device addresses all rows by itself."""
+    """Returns whether a CUDA graph can capture passes: all rows are written, and the device can address them."""
     parts = [part for store in history.stores.values() for part in store.parts.values()]
     return history.complete and all(part.is_cuda for part in parts)
 

@@ -22,7 +22,7 @@ class Shelf:
         store: Keeps all rows, in page-locked memory.
 
     Attributes:
-        num_moves: How often the memory was replaced by a larger one; what was captured before reads the wrong memory.
+        num_moves: How often the memory was replaced by a larger one; steps captured before read the old memory.
     """
 
     def __init__(self, store: PinnedStore) -> None:
@@ -35,11 +35,11 @@ class Shelf:
         # the rows on the shelf, and the version of the store that they are copies of
         self._held: Tensor | None = None
         self._version = store.version
-        # the rows that the step at hand leaves here
+        # the rows that the current step gathers
         self._expected: Tensor | None = None
 
     def fill(self, rows: Tensor) -> None:
-        """Gathers these rows, unless the shelf holds them as they are in the store now."""
+        """Gathers these rows, unless the shelf has an up-to-date copy."""
         if not is_same(self._held, rows) or self._version != self._store.version:
             self._grow(len(rows))
             self._store.gather(rows.to(self._store.device, non_blocking=True), self.first(len(rows)))
@@ -47,7 +47,7 @@ class Shelf:
 
     def expect(self, rows: Tensor | None) -> None:
         """Sets the rows that the next `refill` gathers; `None` if unknown."""
-        # a step that fails halfway may leave anything on the shelf
+        # after a failed step, the rows on the shelf are undefined
         self._held, self._expected = None, rows
         num_rows = 0 if rows is None else len(rows)
         self._grow(num_rows)
@@ -61,7 +61,7 @@ class Shelf:
 
     def accept(self) -> None:
         """Records that the step was taken, so that the shelf holds the expected rows."""
-        # a replay writes to the store as well, without a call of it
+        # a replay writes to the store without calling `write`
         self._store.version += 1
         self._held, self._expected, self._version = self._expected, None, self._store.version
 
@@ -76,14 +76,14 @@ class Shelf:
             return
         parts = self._store.allocate(num_rows)
         for name, part in self._parts.items():
-            # the step at hand still reads them
+            # the current step still reads them
             parts[name][:before].copy_(part)
         self._parts, self._next = parts, self._next.new_zeros(num_rows)
         self.num_moves += 1
 
 
 class ShelvedStore(Store):
-    """Takes the place of a store in a replayed step: reads from a shelf and writes beside the computation.
+    """Replaces a store in a replayed step: reads from a shelf and writes during the computation.
 
     After a write, it gathers the rows of the next step on the same stream.
 
@@ -97,12 +97,12 @@ class ShelvedStore(Store):
         self.shelf = Shelf(store)
         # the rows on the shelf, until the step has written
         self._rows: Tensor | None = None
-        # what the stream still reads, so that no other tensor takes its memory
+        # tensors that the stream still reads, so that no other tensor gets their memory
         self._lent: list[Tensor] = []
 
     @contextmanager
     def step(self, rows: Tensor) -> Iterator[None]:
-        """Wraps a step that reads these rows, taken now or captured; its reads and writes are done when it ends.
+        """Wraps a step that reads these rows, run now or captured; its reads and writes are done when it ends.
 
         Values that it writes must not change before its end.
         """
@@ -142,10 +142,10 @@ class ShelvedStore(Store):
         return Located(self.shelf.first(len(rows))["rows"], None)
 
     def write(self, rows: Tensor, values: Tensor) -> None:
-        """Scatters on the other stream, and gathers there what the next step reads."""
+        """Scatters on the other stream, and gathers the rows of the next step there."""
         self.flush()
         self._rows, self._lent = None, [rows, values]
-        # when the current stream has come this far, it has also read the shelf
+        # the current stream has read the shelf before this point
         self.store.stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.store.stream):
             self.store.write(rows, values)

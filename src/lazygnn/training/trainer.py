@@ -68,7 +68,7 @@ class Trainer:
     """Trains a model on the batches of a loader and keeps the weights that validate best.
 
     Args:
-        model: Any model of the library, or one with the same few methods.
+        model: A model of the library, or one with the same methods.
         loader: Returns the batches of an epoch.
         graph: The graph to evaluate on, the one that the loader was made from.
         options: Epochs, optimizer and the like.
@@ -99,7 +99,7 @@ class Trainer:
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self.optimizer = make_optimizer(model.layer_parameters(), options)
         self.histories = named_histories(model)
-        # a batch of parts does not know the number of nodes of its graph
+        # a batch of parts does not have the number of nodes of its graph
         for history in self.histories.values():
             check_num_nodes(history.values.num_rows, graph.num_nodes)
         self._device = next((p.device for p in model.parameters()), graph.device)
@@ -142,7 +142,7 @@ class Trainer:
         return FitResult(self.epoch, self.best.epoch, self.best.scores, self.seconds)
 
     def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Returns all that training depends on between two batches: tensors by name, and values for JSON."""
+        """Returns the state of training between two batches: tensors by name, and values for JSON."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
         for index, slots in self.optimizer.state_dict()["state"].items():

@@ -18,7 +18,7 @@ class Uploads:
     """Returns batches on the device; a prefetched one is there already, or being copied.
 
     At most three are on the device at a time: the one in use, the next one, and the one before it, until its last
-    kernel has run. A batch that is on the device from the start, or all of it but its features, is used as it is.
+    kernel has run. A batch that is on the device from the start, or all of it but its features, is used in place.
 
     Attributes:
         idle: Whether the last batch was on the device from the start.
@@ -29,7 +29,7 @@ class Uploads:
         self.idle = True
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
         self._ahead: _Upload | None = None
-        # when the batch before the current one is done with
+        # recorded after the last kernel of the previous batch
         self._done: torch.cuda.Event | None = None
 
     def prefetch(self, batch: Batch) -> Batch:
@@ -37,7 +37,7 @@ class Uploads:
         if self._stream is None or self._is_here(batch):
             return batch.to(self.device)
         if self._done is not None:
-            # a host that runs ahead of the device would fill it with batches
+            # otherwise a host that runs ahead of the device would fill its memory with batches
             self._done.synchronize()
         with torch.cuda.stream(self._stream):
             copy = batch.to(self.device)
