@@ -26,7 +26,7 @@ class Options(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     def ignored(self) -> dict[str, str]:
-        """Returns the options without effect beside the others, by name: what is wrong and the remedy."""
+        """Returns a message for every option without effect, by name: the reason and the remedy."""
         return {}
 
     def resolved(self) -> Self:

@@ -16,7 +16,7 @@ class CheckpointError(RuntimeError):
 
 
 def wrong_type(name: str, value: object, remedy: str) -> str:
-    """Returns the message for an argument of the wrong type: the value, its type and the remedy."""
+    """Returns the message for an argument of a wrong type: the value, its type and the remedy."""
     kind, text = type(value).__name__, repr(value)
     if hasattr(value, "shape"):
         found = f"of type {kind} and shape {tuple(value.shape)}"

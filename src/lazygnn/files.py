@@ -27,7 +27,7 @@ def replaced(path: Path) -> Iterator[Path]:
             unfinished.replace(path)
         sync(path.parent)
     finally:
-        # gone if all went well
+        # does not exist if the block succeeded
         discard(unfinished)
 
 

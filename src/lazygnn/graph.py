@@ -166,7 +166,7 @@ class Graph:
         )
 
     def permute(self, order: Tensor) -> "Graph":
-        """Sorts the nodes, so that node `order[i]` comes to position `i`; returns the graph itself for the identity."""
+        """Sorts the nodes, so that node `order[i]` gets position `i`; returns the graph itself for the identity."""
         order = order.cpu().long()
         if not is_permutation(order, self.num_nodes):
             raise ValueError(

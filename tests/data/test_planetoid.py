@@ -159,7 +159,7 @@ HOSTILE_NAMES = list(hostile(Path("marker")))
 def test_pickle_that_names_anything_else_is_refused_and_not_run(tmp_path: Path, part: str, name: str) -> None:
     marker = tmp_path / "marker"
     write(tmp_path, **{part: hostile(marker)[name]})
-    with pytest.raises(GraphError, match=rf"ind\.tiny\.{part}` asks for `.*; nothing was run") as caught:
+    with pytest.raises(GraphError, match=rf"ind\.tiny\.{part}` refers to `.*; nothing was run") as caught:
         read_planetoid(tmp_path, "tiny")
     assert name.rpartition(".")[2] in str(caught.value) or name in ("eval", "exec", "getattr")
     assert not marker.exists()

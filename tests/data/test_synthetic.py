@@ -145,9 +145,9 @@ def test_neighbors_predict_the_label(skew: float) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("num_blocks", 0, r"`num_blocks` must lie in \[1, 50\], got 0"),
-        ("num_blocks", 51, r"`num_blocks` must lie in \[1, 50\], got 51"),
-        ("mixing", 1.1, r"`mixing` must lie in \[0, 1\], got 1.1"),
+        ("num_blocks", 0, r"`num_blocks` must be in \[1, 50\], got 0"),
+        ("num_blocks", 51, r"`num_blocks` must be in \[1, 50\], got 51"),
+        ("mixing", 1.1, r"`mixing` must be in \[0, 1\], got 1.1"),
         ("degree", -1, "`degree` must be at least 0, got -1"),
         ("degree", float("nan"), "`degree` must be at least 0, got nan"),
         ("in_channels", 0, "`in_channels` must be at least 1, got 0"),

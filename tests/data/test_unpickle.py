@@ -53,7 +53,7 @@ def test_another_name_is_refused_and_not_run(tmp_path: Path) -> None:
             return os.mkdir, (str(tmp_path / "ran"),)
 
     path = write(tmp_path, Runs())
-    with pytest.raises(GraphError, match=r"pickle` asks for `posix\.mkdir`, which data files do not use; nothing was"):
+    with pytest.raises(GraphError, match=r"pickle` refers to `posix\.mkdir`, which data files do not use; nothing was"):
         unpickle(path)
     assert not (tmp_path / "ran").exists()
     # the standard unpickler runs it

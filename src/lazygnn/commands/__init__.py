@@ -1,4 +1,4 @@
-"""What the commands do, for use in Python: train, resume, evaluate, predict and prepare."""
+"""The commands as Python functions: train, resume, evaluate, predict and prepare."""
 
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.evaluation import evaluate_run

@@ -27,7 +27,7 @@ def make_result(
         config: The configuration of the run.
         graph: The graph that was evaluated.
         scores: Its score on every split.
-        trained: What is known about the training: `epochs`, `best_epoch`, `seconds_per_epoch`.
+        trained: Fields about the training: `epochs`, `best_epoch`, `seconds_per_epoch`.
         device: The device that computed the scores.
         path: The run folder.
     """

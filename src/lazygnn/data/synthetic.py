@@ -166,9 +166,9 @@ class _BlockModel:
 
     def __post_init__(self) -> None:
         if not 1 <= self.num_blocks <= self.num_nodes:
-            raise ValueError(f"`num_blocks` must lie in [1, {self.num_nodes}], got {self.num_blocks}")
+            raise ValueError(f"`num_blocks` must be in [1, {self.num_nodes}], got {self.num_blocks}")
         if not 0 <= self.mixing <= 1:
-            raise ValueError(f"`mixing` must lie in [0, 1], got {self.mixing}")
+            raise ValueError(f"`mixing` must be in [0, 1], got {self.mixing}")
         for field, least in (("degree", 0), ("in_channels", 1), ("num_classes", 1), ("skew", 1), ("seed", 0)):
             if not getattr(self, field) >= least:
                 raise ValueError(f"`{field}` must be at least {least}, got {getattr(self, field)}")

@@ -150,7 +150,7 @@ class _Unpickler(pickle.Unpickler):
         """Returns the record for a name; refuses names that data files do not use."""
         if (module, name) not in _RECORDS:
             raise GraphError(
-                f"`{self._path}` asks for `{module}.{name}`, which data files do not use; nothing was run, "
+                f"`{self._path}` refers to `{module}.{name}`, which data files do not use; nothing was run, "
                 "but do not trust the file: delete it and download it again"
             )
         return _RECORDS[module, name]

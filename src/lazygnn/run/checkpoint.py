@@ -31,7 +31,7 @@ _NAME = re.compile(r"checkpoint-([0-9]{9}|[1-9][0-9]{9,})\.(?:safetensors|json)(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved under a number.
+    """The content of a saved checkpoint.
 
     The tensors are on the CPU and map the file, which takes no memory until they are read. Copy them to keep them.
     """
@@ -185,7 +185,7 @@ class CheckpointFolder:
 
 
 def _temporary(file: Path) -> Path:
-    # not a random name, so that the next save finds what a crash left behind
+    # not a random name, so that the next save replaces a file that a crash has left
     return file.with_name(f"{file.name}.tmp")
 
 

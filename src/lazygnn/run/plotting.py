@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito: told apart with every kind of color vision; line styles help where a print has no colors
+# the palette of Okabe and Ito, which is safe for color blindness; line styles help in prints without color
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 LINE_STYLES = ("-", "--", "-.", "-", "--", "-.", "-")
 DOTS_PER_INCH = 144
@@ -60,8 +60,8 @@ def legend_above(figure: "Figure", panels: Any, *, side: Side = "center", width:
     """Puts one legend for `panels` above the figure, in as many columns as fit.
 
     Args:
-        figure: A figure of `drawing`, whose layout makes space for the legend.
-        panels: Axes whose labels are shown, each label once.
+        figure: A figure of `drawing`; its layout makes space for the legend.
+        panels: Axes; their labels are shown, each label once.
         side: Where the legend is placed.
         width: Of the legend at most, as a share of the figure.
     """

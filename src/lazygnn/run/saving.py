@@ -1,4 +1,4 @@
-"""When checkpoints are written: every few batches or minutes, and when a signal asks the process to stop."""
+"""When checkpoints are written: every few batches or minutes, and when a signal stops the process."""
 
 import logging
 import signal
