@@ -1,4 +1,4 @@
-"""Checks of what a contender propagates, with its own propagation and batches and a constant input.
+"""Checks of the values that a contender propagates, with its own propagation and batches and a constant input.
 
 `N` nodes, `C` channels.
 """
@@ -45,7 +45,7 @@ LAZY = Check(passes=16, values={"beta": 0.0, "gamma": 1.0})
 def propagation_error(
     check: Check, model: Decoupled | PygAPPNP, loader: Loader, graph: Graph, dtype: torch.dtype
 ) -> float:
-    """Returns the error of what a model propagates against float64: the worst row, relative to its norm."""
+    """Returns the error of the propagated values of a model against float64: the worst row, relative to its norm."""
     device = model.device
     generator = torch.Generator(device).manual_seed(0)
     # positive numbers do not cancel, so that every edge counts

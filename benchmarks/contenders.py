@@ -144,7 +144,7 @@ def _sampled(parts: dict[str, Any]) -> dict[str, Contender]:
 
 
 def precisions(device: torch.device) -> list[Precision]:
-    """The number formats that are compared, the narrowest last; a CPU may take hours for products in bfloat16."""
+    """Returns the compared number formats, the narrowest last; a CPU may take hours for products in bfloat16."""
     wide = Precision("", "float32", {"precision": "float32"})
     if device.type == "cpu":
         return [wide]

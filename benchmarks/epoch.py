@@ -49,7 +49,7 @@ def main(
             f"{graph.task.num_outputs} classes, {shape.num_parts} parts, {shape.parts_per_batch} a batch",
             "transform": f"MLP, {shape.mlp_layers} layers, {shape.hidden_channels} wide, batch norm, dropout 0.5, Adam",
             "s/epoch": f"median of {repeats} epochs after {warmup}, by the trainer's clock, without evaluation",
-            "step peak MiB": "peak memory of a step above what is resident between epochs, on a GPU",
+            "step peak MiB": "peak memory of a step above the memory that is resident between epochs, on a GPU",
             "accuracy": f"validation, after {warmup + repeats + 1} epochs, too few to compare; the loss must decrease",
             "error": "of the propagated values against float64 (the fixed point or the exact steps), in the worst row",
         },

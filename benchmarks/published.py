@@ -81,7 +81,7 @@ class Results:
 
 
 def step(results: Results) -> Summary:
-    """One step: milliseconds of three libraries, and errors."""
+    """Returns the table of one step: milliseconds of three libraries, and errors."""
     rows = []
     for dtype in ("float32", "bfloat16"):
         for width in (16, 47, 48, 128):
@@ -104,7 +104,7 @@ def step(results: Results) -> Summary:
 
 
 def propagation(results: Results) -> Summary:
-    """Propagation of a full batch: milliseconds, and the ratio to exact steps."""
+    """Returns the table of the propagation of a full batch: milliseconds, and the ratio to exact steps."""
     rows = []
     for name, label in PROPAGATION_LABELS.items():
         cells: list[Cell | None] = []
@@ -121,7 +121,7 @@ def propagation(results: Results) -> Summary:
 
 
 def epoch(results: Results) -> Summary:
-    """An epoch at the shape of ogbn-products; ratios are to our epoch in the same file."""
+    """Returns the table of an epoch at the shape of ogbn-products; ratios are to our epoch in the same file."""
     rows = []
     for name, label in EPOCH_LABELS.items():
         key = {"contender": name}
@@ -145,7 +145,7 @@ def epoch(results: Results) -> Summary:
 
 
 def epoch_cpu(results: Results) -> Summary:
-    """An epoch on CPU cores, and the ratio to PyG."""
+    """Returns the table of an epoch on CPU cores, and the ratio to PyG."""
     rows = []
     for name, label in CPU_LABELS.items():
         key = {"contender": name}
@@ -160,7 +160,7 @@ def epoch_cpu(results: Results) -> Summary:
 
 
 def history(results: Results) -> Summary:
-    """Rates of reading and writing, by tier and type."""
+    """Returns the table of the rates of reading and writing, by tier and type."""
     dtypes, verbs = ("float32", "bfloat16", "int8"), {"pull": "read", "push": "written"}
     tiers = {"device": "GPU", "pinned": "page-locked host memory", "host": "host memory", "disk": "disk (page cache)"}
     rows = [
@@ -175,7 +175,7 @@ def history(results: Results) -> Summary:
 
 
 def scaling(results: Results) -> Summary:
-    """Time and memory of an epoch by steps and stored entries."""
+    """Returns the table of time and memory of an epoch by steps and stored entries."""
     rows = []
     for row in results.contents[0]["rows"]:
         key = {name: row[name] for name in ("axis", "nodes", "entries", "steps", "parts")}

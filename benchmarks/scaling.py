@@ -28,7 +28,7 @@ AXIS_LABELS = {
     "steps": ("steps", 1, "steps per pass"),
     "parts": ("parts", 1, "parts"),
 }
-# field, factor and label of what is drawn
+# field, factor and label of every drawn quantity
 QUANTITIES = (("seconds", 1000, "epoch (ms)"), ("step peak MiB", 1, "peak memory of a step (MiB)"))
 
 

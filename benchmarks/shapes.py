@@ -29,7 +29,7 @@ class Shape:
         degree: Mean number of neighbors, without the node itself.
         mixing: Share of the edges that leave their block.
         skew: 1 for even degrees; above, a power-law tail of exponent `1 + skew / (skew - 1)`.
-        recipe: Data set whose recipe has the published settings of other methods.
+        recipe: Data set; its recipes have the published settings of other methods.
     """
 
     name: str

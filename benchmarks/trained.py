@@ -32,9 +32,9 @@ class Contender:
         settings: A description.
         method: A method of the library.
         values: Options that differ from the recipe.
-        check: What it must propagate, if it propagates.
+        check: The expected result of its propagation, if it propagates.
         plain: Whether it uses the sparse products of plain PyTorch instead of the library's choice.
-        num_batches: Measured batches of an epoch, whose time is scaled up; all by default.
+        num_batches: Measured batches of an epoch; their time is scaled up. All by default.
         model: Builds the model, if it is not the library's.
     """
 
@@ -59,7 +59,7 @@ class Contender:
 
 
 def measure(contender: Contender, recipe: str, graph: Graph, device: torch.device, repeats: int, warmup: int) -> Row:
-    """Trains `warmup` epochs, measures `repeats`, evaluates after one more, then checks what is propagated."""
+    """Trains `warmup` epochs, measures `repeats`, evaluates after one more, then checks the propagated values."""
     config = contender.resolve(recipe, {"epochs": warmup + repeats + 1})
     torch.manual_seed(0)
     with kernels(plain=contender.plain), tempfile.TemporaryDirectory(prefix="lazygnn-epoch-") as folder:

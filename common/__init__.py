@@ -1,1 +1,1 @@
-"""What `experiments` and `benchmarks` share: provenance of numbers, tables of the docs, termination by a signal."""
+"""Code of both `experiments` and `benchmarks`: provenance of numbers, tables of the docs, termination by a signal."""

@@ -11,7 +11,7 @@ import torch
 
 
 def provenance() -> dict[str, str]:
-    """Returns what every published number carries."""
+    """Returns the provenance of a number measured now."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     # the commit of this code, independent of the current folder
     here = Path(__file__).parent

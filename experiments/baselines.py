@@ -10,7 +10,7 @@ FORMATS = {"test": SCORE, "epochs": "{value}", "s/epoch": "{value:.3f}", "peak M
 
 
 def main(seeds: int, most_epochs: int, root: str | None, device: str, workers: int) -> Summary:
-    """Trains what is missing and returns the table.
+    """Trains the missing runs and returns the table.
 
     Time and memory are those of seed 0, which is trained with one worker.
     """

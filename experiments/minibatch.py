@@ -24,7 +24,7 @@ FORMATS = {"validation": SCORE, "test": SCORE, "s/epoch": "{value:.3f}"}
 
 
 def main(seeds: int, root: str | None, device: str, workers: int) -> Summary:
-    """Trains what is missing and returns the table."""
+    """Trains the missing runs and returns the table."""
     cases = [(title, dataset, seed) for dataset in DATASETS for title in CASES for seed in range(seeds)]
     configs = [
         resolve(CASES[title][0], dataset, CASES[title][1], seed=seed, device=device, root=root)

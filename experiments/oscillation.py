@@ -1,7 +1,7 @@
 """Oscillation of training in a mode of the graph: lag of the propagation in a loop with the optimizer's momentum.
 
 A weight `w` moves a mode of the input by `u = w`. The propagated value `y` has a loss of some curvature. Its gradient
-`g` returns through the backward pass, and Adam, whose denominator changes slowly, is momentum with a gain:
+`g` returns through the backward pass, and Adam is momentum with a gain, since its denominator changes slowly:
 
     m <- mu m + (1 - mu) g,    w <- w - gain m.
 

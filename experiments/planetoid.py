@@ -10,7 +10,7 @@ DATASETS = ("cora", "citeseer", "pubmed")
 
 
 def main(seeds: int, methods: Sequence[str], root: str | None, device: str, workers: int) -> Summary:
-    """Trains what is missing and returns the table."""
+    """Trains the missing runs and returns the table."""
     cases = [(method, dataset, seed) for method in methods for dataset in DATASETS for seed in range(seeds)]
     configs = [resolve(method, dataset, {}, seed=seed, device=device, root=root) for method, dataset, seed in cases]
     results = dict(zip(cases, run_grid("planetoid", configs, workers=workers), strict=True))

@@ -39,7 +39,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class LabelStep:
-    """The output on labeled rows: one step on what is stored, `q x + alpha (share u + (1 - share) u_before)`."""
+    """The output on labeled rows: one step on the stored result, `q x + alpha (share u + (1 - share) u_before)`."""
 
     stored: Scheme
     share: float
@@ -114,6 +114,6 @@ def label_step(response: Response, beta: float) -> LabelStep:
 
 
 def _remaining(z: Array, num_layers: int) -> Array:
-    """Returns what the steps leave of a start value."""
+    """Returns the factor by which the steps shrink a start value."""
     remaining: Array = ((1 - ALPHA) * z) ** num_layers
     return remaining

@@ -14,7 +14,7 @@ Seeds = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class Line:
-    """A row of a table: a case, the seeds on each graph, and the split whose scores are shown."""
+    """A row of a table: a case, the seeds on each graph, and the split of the scores."""
 
     case: str
     seeds: Seeds
@@ -43,7 +43,7 @@ class Trained:
         return {(case, dataset): self.runs[case, dataset, 0]["log"] for case in cases for dataset in self.datasets}
 
     def scores(self, line: Line) -> list[Cell | None]:
-        """Mean and deviation on each graph, and the mean over the graphs where all of them were run."""
+        """Returns mean and deviation on each graph, and the mean over the graphs if all of them were run."""
         cells: list[Cell | None] = []
         for dataset in self.datasets:
             found = self.of(line, dataset)
@@ -52,7 +52,7 @@ class Trained:
         return [*cells, {"mean": statistics.mean(means)} if len(means) == len(cells) else None]
 
     def differences(self, line: Line) -> list[Cell | None]:
-        """Difference to exact steps with the same seeds, on each graph and on average."""
+        """Returns differences to exact steps with the same seeds, on each graph and on average."""
         cells = []
         for dataset in self.datasets:
             pair = [self.of(one, dataset) for one in (line, replace(line, case=EXACT))]
@@ -61,7 +61,7 @@ class Trained:
         return [*cells, mean_difference(cells)]
 
     def diagnostics(self, line: Line) -> list[Cell | None]:
-        """Diagnostics of the last epoch of the first seed."""
+        """Returns the diagnostics of the last epoch of the first seed."""
         cells: list[Cell | None] = []
         for dataset in self.datasets:
             run = self.of(line, dataset)[0]
@@ -97,18 +97,18 @@ class Table:
 
 
 def scores(table: Table, trained: Trained) -> Summary:
-    """A table of mean and deviation."""
+    """Returns a table of mean and deviation."""
     return _summary(table, trained, [trained.scores(line) for line in table.lines], SCORE, "{mean:.2f}")
 
 
 def differences(table: Table, trained: Trained) -> Summary:
-    """A table of differences to exact steps."""
+    """Returns a table of differences to exact steps."""
     cells = [trained.differences(line) for line in table.lines]
     return _summary(table, trained, cells, "{mean:+.2f} ± {error:.2f} / {spread:.2f}", "{mean:+.2f} ± {error:.2f}")
 
 
 def equal_time(table: Table, trained: Trained) -> Summary:
-    """A table of the best score within the time of the fastest case, of the first seed."""
+    """Returns a table of the best score within the time of the fastest case, of the first seed."""
     columns = []
     for dataset in table.datasets:
         runs = [trained.of(line, dataset)[0] for line in table.lines]
@@ -118,13 +118,13 @@ def equal_time(table: Table, trained: Trained) -> Summary:
 
 
 def diagnostics(table: Table, trained: Trained) -> Summary:
-    """A table of the error of the stored features, and the angle and length of the gradient."""
+    """Returns a table of the error of the stored features, and the angle and length of the gradient."""
     form = "{fixed_point_error:.2f} / {gradient_cosine:.2f} / {gradient_length:.2f}"
     return _summary(table, trained, [trained.diagnostics(line) for line in table.lines], form)
 
 
 def train(table: Table, root: str | None, device: str, workers: int) -> Trained:
-    """Trains what is missing and returns the results."""
+    """Trains the missing runs and returns the results."""
     runs = table.runs()
     configs = [
         configure(case, dataset, table.norm, seed=seed, device=device, root=root) for case, dataset, seed in runs
