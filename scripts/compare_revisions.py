@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def write_graph(path: Path) -> None:
-    """A graph of 600 nodes in five blocks, with sparse features."""
+    """Writes a graph of 600 nodes in five blocks, with sparse features."""
     rng = np.random.default_rng(0)
     num_nodes, num_classes, num_features = 600, 5, 40
     y = rng.integers(0, num_classes, num_nodes)
@@ -110,7 +110,7 @@ def write_graph(path: Path) -> None:
 
 
 def train(case: str, graph: Path, out: Path, renamed: dict[str, str]) -> list[str]:
-    """The arguments of a training."""
+    """Returns the arguments of a training."""
     method, options = CASES[case]
     settings = [
         argument
@@ -121,7 +121,7 @@ def train(case: str, graph: Path, out: Path, renamed: dict[str, str]) -> list[st
 
 
 def predict(case: str, folder: Path, runs: str, out: str) -> list[str]:
-    """The arguments of a prediction."""
+    """Returns the arguments of a prediction."""
     return ["predict", str(folder / runs / case), "--out", str(folder / f"{out}-{case}.csv"), "--device", "cpu"]
 
 
@@ -135,7 +135,7 @@ def run(tree: Path, folder: Path, commands: list[list[str]]) -> None:
 
 
 def is_same(case: str, folder: Path) -> bool:
-    """Compares what two revisions made of a case, and says what differs."""
+    """Compares the results of two revisions in a case, and prints the differences."""
     before, after = (load_file(folder / side / case / "best.safetensors") for side in ("before", "after"))
     before = {TENSORS.get(name, name): value for name, value in before.items()}
     differing = [name for name in before.keys() & after.keys() if not torch.equal(before[name], after[name])]

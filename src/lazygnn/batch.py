@@ -49,12 +49,12 @@ class Batch:
 
     @property
     def backward_adjs(self) -> Sequence[Adjacency]:
-        """The matrices that a gradient is multiplied by."""
+        """Returns the matrices that a gradient is multiplied by."""
         return self.adjs if self.transposed is None else self.transposed
 
     @property
     def targets(self) -> Tensor:
-        """Ids of the targets, [T]."""
+        """Returns the ids of the targets, [T]."""
         return self.nodes[: self.num_targets]
 
     def to(self, device: torch.device) -> "Batch":

@@ -74,7 +74,7 @@ class Store(ABC):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the stored rows."""
+        """Returns the bytes of the stored rows."""
         return sum(part.nbytes for part in self.parts.values())
 
     def state(self) -> dict[str, Tensor]:
@@ -126,13 +126,13 @@ class History(ABC):
 
     @property
     def copies_at_once(self) -> bool:
-        """Whether pushed tensors may be changed as soon as `push` returns."""
+        """Returns whether pushed tensors may be changed as soon as `push` returns."""
         return False
 
     @property
     @abstractmethod
     def num_bytes(self) -> int:
-        """Bytes stored for all nodes."""
+        """Returns the bytes stored for all nodes."""
 
 
 class NoHistory(History):
@@ -158,12 +158,12 @@ class NoHistory(History):
 
     @property
     def copies_at_once(self) -> bool:
-        """Whether pushed tensors may be changed; they are never read."""
+        """Returns true, since pushed tensors are never read."""
         return True
 
     @property
     def num_bytes(self) -> int:
-        """Zero."""
+        """Returns zero."""
         return 0
 
 

@@ -92,7 +92,7 @@ class PinnedStore(DeviceStore):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the stored rows and of the padding between them."""
+        """Returns the bytes of the stored rows and of the padding between them."""
         return sum(part.untyped_storage().nbytes() for part in self.parts.values())
 
     def allocate(self, num_rows: int) -> Parts:

@@ -46,12 +46,12 @@ class StoredHistory(History):
 
     @property
     def values(self) -> Store:
-        """The store of the results of passes."""
+        """Returns the store of the results of passes."""
         return self.stores["values"]
 
     @property
     def inputs(self) -> Store | None:
-        """The store of the inputs of passes, if the warm start needs them."""
+        """Returns the store of the inputs of passes; `None` if the warm start does not need them."""
         return self.stores.get("inputs")
 
     def prefetch(self, nodes: Tensor, num_targets: int) -> None:
@@ -108,22 +108,22 @@ class StoredHistory(History):
 
     @property
     def copies_at_once(self) -> bool:
-        """Whether every store copies at once."""
+        """Returns whether every store copies at once."""
         return all(store.copies_at_once for store in self.stores.values())
 
     @property
     def complete(self) -> bool:
-        """Whether every row has been written."""
+        """Returns whether every row has been written."""
         return self._complete
 
     @property
     def prefetches(self) -> bool:
-        """Whether rows are not on the compute device, so that prefetching saves time."""
+        """Returns whether rows are not on the compute device, so that prefetching saves time."""
         return self.values.parts["rows"].device.type != self.values.device.type
 
     @property
     def age(self) -> Tensor:
-        """Pushes since each row was written, [N]; a row that was never written is as old as the history."""
+        """Returns the pushes since each row was written, [N]; a row that was never written is as old as the history."""
         return self.num_pushes - self.pushed - 1
 
     def mean_age(self) -> float:
@@ -141,7 +141,7 @@ class StoredHistory(History):
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the stored rows."""
+        """Returns the bytes of the stored rows."""
         return sum(store.num_bytes for store in self.stores.values())
 
     def state_dict(self) -> dict[str, Tensor]:

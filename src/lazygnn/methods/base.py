@@ -55,7 +55,7 @@ class MethodOptions(Options):
 
     @property
     def keeps_features_on_host(self) -> bool:
-        """Whether the graph stays in host memory and batches are moved."""
+        """Returns whether the graph stays in host memory and batches are moved."""
         return False
 
     def check(self, device: torch.device) -> None:

@@ -70,7 +70,7 @@ class ClusterOptions(MethodOptions):
 
     @property
     def keeps_features_on_host(self) -> bool:
-        """Whether features are stored in host memory."""
+        """Returns whether features are stored in host memory."""
         return self.features == "host"
 
     def check(self, device: torch.device) -> None:

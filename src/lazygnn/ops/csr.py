@@ -90,7 +90,7 @@ class Csr:
 
     @cached_property
     def derived(self) -> dict[str, Any]:
-        """Caches what kernels compute from the pattern; shared by matrices with the same pattern."""
+        """Returns a cache of values that kernels compute from the pattern; shared by matrices with the same pattern."""
         return {}
 
     @cached_property

@@ -52,12 +52,12 @@ class Response:
 
     @property
     def num_layers(self) -> int:
-        """Number of steps before the result is stored."""
+        """Returns the number of steps before the result is stored."""
         return len(self.sources) - self.further
 
     @property
     def is_plain(self) -> bool:
-        """Whether every weight is one."""
+        """Returns whether every weight is one."""
         return self.start == 1 and set(self.sources) <= {1.0}
 
     def polynomial(self, alpha: float) -> list[float]:

@@ -64,7 +64,7 @@ class TensorFile:
 
     @property
     def size(self) -> int:
-        """The size of the file in bytes."""
+        """Returns the size of the file in bytes."""
         return len(self.header) + sum(map(_num_bytes, self.tensors))
 
     def blocks(self) -> Iterator[bytes | memoryview]:

@@ -159,7 +159,7 @@ class StagedRows:
 
     @property
     def num_moves(self) -> int:
-        """A number that changes when steps must be captured again, since the rows have moved to other memory."""
+        """Returns a number that changes when steps must be captured again, since rows have moved to other memory."""
         return sum(entry.shelved.shelf.num_moves for entry in self._entries)
 
     def _reads(self, nodes: Tensor, num_targets: int) -> list[tuple[_Entry, Tensor]]:
