@@ -12,10 +12,10 @@ import lazygnn
 SOURCE = Path(lazygnn.__file__).parent
 HEAVY = ("matplotlib", "torch_geometric", "torchmetrics", "ogb", "pymetis", "triton", "scipy", "pyarrow", "pandas")
 
-GROUND = {"errors", "files", "ops", "config", "task", "checks", "fixed_point", "inference"}
-GRAPHS = GROUND | {"graph", "batch", "model", "history", "partitioning", "transforms"}
-ROOMS = GRAPHS | {"propagation", "models", "loader", "data"}
-# from the bottom to the top: a part may import what stands here, and itself
+LOWEST = {"errors", "files", "ops", "config", "task", "checks", "fixed_point", "inference"}
+GRAPHS = LOWEST | {"graph", "batch", "model", "history", "partitioning", "transforms"}
+LIBRARY = GRAPHS | {"propagation", "models", "loader", "data"}
+# from the lowest layer to the highest: the parts that a part may import besides itself
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": set(),
@@ -25,24 +25,24 @@ MAY_IMPORT: dict[str, set[str]] = {
     "inference": {"ops"},
     "fixed_point": {"errors", "ops"},
     "checks": {"errors", "ops", "task"},
-    "graph": GROUND,
-    "partitioning": GROUND | {"graph"},
-    "transforms": GROUND | {"graph"},
-    "batch": GROUND | {"graph"},
-    "model": GROUND | {"graph", "batch"},
+    "graph": LOWEST,
+    "partitioning": LOWEST | {"graph"},
+    "transforms": LOWEST | {"graph"},
+    "batch": LOWEST | {"graph"},
+    "model": LOWEST | {"graph", "batch"},
     "history": {"errors", "ops"},
     "propagation": GRAPHS,
     "models": GRAPHS | {"propagation"},
     "loader": GRAPHS,
     "data": GRAPHS,
-    "methods": ROOMS,
+    "methods": LIBRARY,
     "training": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops"},
     "run": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops", "training"},
-    "commands": ROOMS | {"methods", "training", "run"},
+    "commands": LIBRARY | {"methods", "training", "run"},
     "cli": {"errors", "config", "history", "partitioning", "methods", "run", "commands"},
 }
-# what a user enters by sees everything
-DOORS = {"__init__", "__main__"}
+# these may import everything
+ENTRY_POINTS = {"__init__", "__main__"}
 
 
 def part_of(path: Path) -> str:
@@ -50,7 +50,7 @@ def part_of(path: Path) -> str:
 
 
 def imported_parts(path: Path) -> set[str]:
-    """The parts of the package that a file imports, anywhere in it; names out of the package itself as `__init__`."""
+    """Returns the parts of the package that a file imports; names of the package itself count as `__init__`."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -65,24 +65,24 @@ def imported_parts(path: Path) -> set[str]:
     return {tail[0] if tail and tail[0] in MAY_IMPORT else "__init__" for tail in tails}
 
 
-FILES = sorted(path for path in SOURCE.rglob("*.py") if part_of(path) not in DOORS)
+FILES = sorted(path for path in SOURCE.rglob("*.py") if part_of(path) not in ENTRY_POINTS)
 
 
 @pytest.mark.parametrize("path", FILES, ids=[str(path.relative_to(SOURCE)) for path in FILES])
 def test_a_file_imports_from_below_alone(path: Path) -> None:
     part = part_of(path)
-    assert part in MAY_IMPORT, f"`{part}` is new: say in MAY_IMPORT what it may import"
+    assert part in MAY_IMPORT, f"`{part}` is new: add its imports to MAY_IMPORT"
     assert imported_parts(path) <= MAY_IMPORT[part] | {part}
 
 
 def test_the_order_has_no_circle() -> None:
     seen: set[str] = set()
     for part, allowed in MAY_IMPORT.items():
-        # the ground may be used by all, and is closed by the parts that follow
-        assert allowed - GROUND <= seen, f"`{part}` may import what stands above it"
+        # the lowest parts may be imported by all; the second loop checks that they import no others
+        assert allowed - LOWEST <= seen, f"`{part}` may import a part of a higher layer"
         seen.add(part)
-    for part in GROUND:
-        assert MAY_IMPORT[part] <= GROUND
+    for part in LOWEST:
+        assert MAY_IMPORT[part] <= LOWEST
 
 
 def test_imports_are_found_in_every_form(tmp_path: Path) -> None:

@@ -103,11 +103,11 @@ def test_a_mean_far_from_zero_loses_no_precision(device: str, mean: float, first
     x[0] += first
     out, *grads = run(x, norm, 0.0, grad)
     expected, *expected_grads, _ = exact(x, norm, out > 0, 0.0, grad)
-    variance, centre = torch.var_mean(x.double(), dim=0)
+    variance, center = torch.var_mean(x.double(), dim=0)
     assert norm.running_mean is not None
     assert norm.running_var is not None
     # The mean is as precise as float32 allows, and the variance loses no precision.
-    assert bool(((norm.running_mean - centre).abs() <= 1e-7 * abs(mean) + 1e-5 * variance.sqrt()).all())
+    assert bool(((norm.running_mean - center).abs() <= 1e-7 * abs(mean) + 1e-5 * variance.sqrt()).all())
     torch.testing.assert_close(norm.running_var.double(), variance, rtol=5e-6, atol=0)
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5 + 1.5e-7 * abs(mean))
     for ours, right in zip(grads, expected_grads, strict=True):
