@@ -1,4 +1,4 @@
-"""Opening histories, what they weigh, and finding them in a model."""
+"""Opening histories, their sizes, and finding them in a model."""
 
 from pathlib import Path
 from typing import Any

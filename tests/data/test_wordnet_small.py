@@ -1,4 +1,4 @@
-"""The embedded graph: its content, its reproducibility, and no leak of labels into features or order."""
+"""The embedded graph `wordnet-small.npz` and its script: reproducible, and no leak of labels into features or order."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
