@@ -1,9 +1,8 @@
-"""The warm start of the paper, Eqs. (6) and (13), and what both warm starts have in common."""
+"""The warm start of the paper, Eqs. (6) and (13)."""
 
 import pytest
 import torch
 
-from lazygnn.history.warmstart import Blend
 from lazygnn.propagation import Drift, Mix
 
 FRESH, STORED, PREVIOUS = (torch.tensor([[value]], dtype=torch.float64) for value in (8.0, 4.0, 6.0))
@@ -21,13 +20,6 @@ def test_mix_ends_are_exact() -> None:
     assert torch.equal(Mix(0.0).targets(odd, -odd, None), -odd)
 
 
-def test_a_warm_start_is_three_numbers() -> None:
-    assert Mix(0.25).blend() == Blend(beta=0.25, move=0.0, scale=1.0)
-    assert Mix(1.0).blend(0.5) == Blend(beta=1.0, move=0.0, scale=0.5)
-    assert Drift(0.25).blend(0.625) == Blend(beta=0.25, move=0.5, scale=1.0)
-    assert Drift(1.0).blend() == Blend(beta=1.0, move=0.0, scale=1.0)
-
-
 def test_a_change_of_the_input_may_enter_by_a_part() -> None:
     # the rest of the start is a quarter of the input of then
     assert float(Drift(0.25).targets(FRESH, STORED, PREVIOUS, 0.5)) == 0.75 * 4 + 0.25 * 6 + 0.5 * (8 - 6)
@@ -36,10 +28,3 @@ def test_a_change_of_the_input_may_enter_by_a_part() -> None:
     assert float(Mix(1.0).targets(FRESH, STORED, None, 0.5)) == 0.5 * 8
     with pytest.raises(ValueError, match=r"stores no inputs, so the weight of a change must be 1, got 0\.5"):
         Mix(0.25).targets(FRESH, STORED, None, 0.5)
-
-
-@pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
-def test_weights_are_shares(weight: float) -> None:
-    for kind in (Mix, Drift):
-        with pytest.raises(ValueError, match=r"`beta` must be in \[0, 1\], got"):
-            kind(weight)

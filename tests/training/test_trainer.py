@@ -237,21 +237,6 @@ def test_gradients_are_clipped(block_graph: Graph) -> None:
     assert norms[1e-3] == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_evaluation_turns_dropout_off_and_restores_the_mode(block_graph: Graph) -> None:
-    model = Decoupled(MLP(3, 16, 3, mlp_layers=2, dropout=0.9), NoPropagation())
-    for mode in (True, False):
-        model.train(mode)
-        assert torch.equal(infer(model, block_graph), infer(model, block_graph))
-        assert model.training is mode
-    model.train()
-    with pytest.raises(ConfigError):
-        evaluate(model, block_graph, "r2")
-    broken = replace(block_graph, x=torch.ones(60, 7))
-    with pytest.raises(RuntimeError):
-        infer(model, broken)
-    assert model.training
-
-
 class FirstStep(Exception):
     """Ends training where the first step starts."""
 

@@ -1,0 +1,60 @@
+"""Exact evaluation of a model over the whole graph."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.errors import ConfigError, GraphError
+from lazygnn.graph import Graph
+from lazygnn.models import MLP, Decoupled
+from lazygnn.propagation import NoPropagation
+from lazygnn.training import evaluate, infer
+
+
+class Known(Decoupled):
+    """Predicts given classes."""
+
+    def __init__(self, classes: list[int]) -> None:
+        super().__init__(MLP(3, 4, 2, mlp_layers=1), NoPropagation())
+        self.classes = classes
+
+    def infer(self, graph: Graph) -> Tensor:
+        assert graph.num_nodes == len(self.classes)
+        assert not self.training
+        assert not torch.is_grad_enabled()
+        return torch.eye(2)[self.classes]
+
+
+def test_every_split_is_scored_by_its_own_nodes(path_graph: Graph) -> None:
+    # of the nodes 0 and 2 for training, the second is wrong
+    assert evaluate(Known([0, 0, 0, 0]), path_graph) == {"train": 0.5, "val": 1.0, "test": 0.0}
+    assert evaluate(Known([0, 1, 1, 1]), path_graph, "accuracy") == {"train": 1.0, "val": 0.0, "test": 1.0}
+
+
+def test_outputs_are_those_of_inference(path_graph: Graph) -> None:
+    assert torch.equal(infer(Known([1, 0, 1, 0]), path_graph), torch.eye(2)[[1, 0, 1, 0]])
+
+
+def test_what_is_not_a_graph_is_refused(path_graph: Graph) -> None:
+    features: Any = path_graph.x
+    for function in (infer, evaluate):
+        with pytest.raises(GraphError, match=r"`graph` is of type Tensor and shape \(4, 3\)"):
+            function(Known([0, 0, 0, 0]), features)
+
+
+def test_evaluation_turns_dropout_off_and_restores_the_mode(block_graph: Graph) -> None:
+    model = Decoupled(MLP(3, 16, 3, mlp_layers=2, dropout=0.9), NoPropagation())
+    for mode in (True, False):
+        model.train(mode)
+        assert torch.equal(infer(model, block_graph), infer(model, block_graph))
+        assert model.training is mode
+    model.train()
+    with pytest.raises(ConfigError):
+        evaluate(model, block_graph, "r2")
+    broken = replace(block_graph, x=torch.ones(60, 7))
+    with pytest.raises(RuntimeError):
+        infer(model, broken)
+    assert model.training
