@@ -1,5 +1,7 @@
 """The fixed point `x = (1 - alpha) A x + alpha x_in` to a tolerance, in bounded memory.
 
+With a sign of -1 it is that of the high-pass, `x = -(1 - alpha) A x + alpha x_in`, which has the same bounds.
+
 Exact inference uses it: no history is read, and the number of products is known before the first one. All eigenvalues
 of `(1 - alpha) A` are in [-(1 - alpha), 1 - alpha], and `x_in` is at most `|x_in|` away from the solution, so after
 `k` products the error is below `(1 - alpha)^k |x_in|` (power steps) or `|x_in| / T_k(1 / (1 - alpha))` (Chebyshev).
@@ -34,9 +36,15 @@ class Solution:
 
 @torch.no_grad()
 def solve(
-    adj: Adjacency, x_in: Tensor, alpha: float, *, tolerance: float = 1e-4, solver: Solver = "chebyshev"
+    adj: Adjacency,
+    x_in: Tensor,
+    alpha: float,
+    *,
+    tolerance: float = 1e-4,
+    solver: Solver = "chebyshev",
+    sign: int = 1,
 ) -> Solution:
-    """Solves `x = (1 - alpha) A x + alpha x_in` until `|x - x_star| <= tolerance |x_in|`, in the Frobenius norm.
+    """Solves `x = sign (1 - alpha) A x + alpha x_in` until `|x - x_star| <= tolerance |x_in|`, in the Frobenius norm.
 
     For inference: five tensors of the size of `x_in` exist at a time, and no gradient flows.
 
@@ -46,14 +54,16 @@ def solve(
         alpha: Weight of `x_in`, in (0, 1].
         tolerance: Bound on the relative error, in (0, 1).
         solver: `chebyshev` needs about the square root of the products that `power` needs.
+        sign: 1 for the low-pass, -1 for the high-pass.
     """
     check_alpha(alpha)
+    check_sign(sign)
     most = num_products(alpha, tolerance, solver)
     rho, rounding = 1 - alpha, torch.finfo(x_in.dtype).eps / alpha
     scale = float(torch.linalg.vector_norm(x_in))
     x, before, omega = x_in, x_in, 2.0
     for k in range(most):
-        image = ops.step(adj, x, x_in, alpha)
+        image = ops.step(adj, x, x_in, alpha, sign=sign)
         # |x - x_star| <= |image - x| / alpha, so a smooth input may stop early
         error = float(torch.linalg.vector_norm(image - x)) / alpha
         if error <= tolerance * scale:
@@ -84,3 +94,9 @@ def check_alpha(alpha: float) -> None:
     check_number("alpha", alpha)
     if not 0 < alpha <= 1:
         raise ValueError(f"`alpha` must be in (0, 1], got {alpha}")
+
+
+def check_sign(sign: int) -> None:
+    """Refuses what is neither the low-pass nor the high-pass."""
+    if sign not in (1, -1):
+        raise ValueError(f"`sign` must be 1 for the low-pass or -1 for the high-pass, got {sign}")

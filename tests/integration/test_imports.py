@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "transforms": LOWEST | {"graph"},
     "batch": LOWEST | {"graph"},
     "model": LOWEST | {"graph", "batch"},
-    "history": {"errors", "ops"},
+    "history": {"errors", "ops", "inference"},
     "propagation": GRAPHS,
     "models": GRAPHS | {"propagation"},
     "loader": GRAPHS,

@@ -20,7 +20,7 @@ from lazygnn.model import Model
 from lazygnn.ops import Csr
 from lazygnn.training import EpochReport, Trainer
 from lazygnn.training import precision as precision_module
-from lazygnn.training.precision import Precision, product_precision, widened
+from lazygnn.training.precision import Precision, product_precision
 
 # torch warns once that a CPU lacks this arithmetic and continues in float32
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
@@ -155,13 +155,6 @@ def test_tf32_is_a_setting_for_a_while() -> None:
     assert products.fp32_precision == before
     with product_precision("bfloat16"):
         assert products.fp32_precision == before
-
-
-def test_only_narrow_types_are_widened() -> None:
-    assert widened(torch.ones(1, dtype=torch.bfloat16)).dtype == torch.float32
-    for dtype in (torch.float32, torch.float64):
-        x = torch.ones(1, dtype=dtype)
-        assert widened(x) is x
 
 
 def test_an_unknown_precision_is_refused() -> None:

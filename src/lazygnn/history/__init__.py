@@ -12,7 +12,7 @@ from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.history.base import History, NoHistory, Start, Store, pad_rows
 from lazygnn.history.codec import Codec, Layout, Parts
 from lazygnn.history.device import DeviceStore
-from lazygnn.history.disk import HistoryFileError, map_files
+from lazygnn.history.disk import HistoryFileError, map_files, on_disk
 from lazygnn.history.host import HostStore
 from lazygnn.history.pinned import PinnedStore, map_pinned
 from lazygnn.history.stored import StoredHistory
@@ -29,6 +29,7 @@ __all__ = [
     "Tier",
     "map_files",
     "named_histories",
+    "on_disk",
     "open_history",
     "pad_rows",
 ]
@@ -47,6 +48,7 @@ def open_history(
     compute_dtype: torch.dtype = torch.float32,
     folder: Path | None = None,
     name: str = "history",
+    halo_inputs: bool = False,
 ) -> StoredHistory:
     """Opens an empty history for every node of a graph.
 
@@ -61,6 +63,7 @@ def open_history(
         compute_dtype: Type of the rows that are read.
         folder: Where the disk tier creates its files, which grow as rows are written.
         name: Prefix of the names of those files; files of an earlier history of that name are replaced.
+        halo_inputs: Whether a pass also reads the stored inputs of the nodes around its batch, as `LazyBlock` does.
 
     Raises:
         HistoryFileError: The files of the disk tier cannot be created, or the disk is too full for them.
@@ -79,7 +82,8 @@ def open_history(
             return PinnedStore(parts, codec, device)
         return _make_store(parts, codec, device, worker)
 
-    return StoredHistory(start, store("values"), store("inputs") if start.stores_inputs else None)
+    values, inputs = store("values"), store("inputs") if start.stores_inputs else None
+    return StoredHistory(start, values, inputs, halo_inputs=halo_inputs)
 
 
 def named_histories(module: nn.Module) -> dict[str, StoredHistory]:

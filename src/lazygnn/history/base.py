@@ -23,6 +23,12 @@ class Located(NamedTuple):
     table: Tensor  # [M, C]
     rows: Tensor | None  # indices of the rows; None for all of them, in order
 
+    def between(self, start: int, stop: int) -> "Located":
+        """Returns some of the rows."""
+        if self.rows is None:
+            return Located(self.table[start:stop], None)
+        return Located(self.table, self.rows[start:stop])
+
 
 class Store(ABC):
     """Rows of numbers, read and written by row index; indices are distinct and never changed in place.
@@ -101,6 +107,7 @@ class Start(NamedTuple):
 
     x: Tensor  # [V, C]
     previous: Tensor | None  # [F, C], the input of the last visit; None if it is zero or was not requested
+    halo: Tensor | None = None  # [V - F, C], inputs of the other nodes at their last visit, from a history with them
 
 
 class History(ABC):

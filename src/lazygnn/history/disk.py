@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.history.codec import Layout, Parts
+from lazygnn.inference import Allocate
 
 
 class HistoryFileError(OSError):
@@ -31,6 +32,16 @@ def map_files(layout: Layout, folder: Path, name: str) -> Parts:
                 f"cannot create `{path}` of {num_bytes} bytes: {error}; choose another folder"
             ) from error
     return parts
+
+
+def on_disk(folder: Path | None, name: str) -> Allocate | None:
+    """Returns a function that allocates rows in the file `<folder>/<name>.rows`; `None` without a folder."""
+
+    def allocate(shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
+        assert folder is not None
+        return map_files({"rows": (shape, dtype)}, folder, name)["rows"]
+
+    return None if folder is None else allocate
 
 
 def _map_file(path: Path, shape: tuple[int, ...], dtype: torch.dtype, num_bytes: int) -> Tensor:

@@ -22,16 +22,20 @@ class StoredHistory(History):
         warm: Combines stored and fresh rows.
         values: Stores the results of passes.
         inputs: Stores the inputs of passes, for a warm start that needs them.
+        halo_inputs: Whether `start` also returns the inputs of nodes that are not targets.
 
     Attributes:
         stores: The stores by kind; a replayed step replaces them while it runs.
         measure: Whether `start` measures for `drift_norm`; costs a pass over the targets.
     """
 
-    def __init__(self, warm: WarmStart, values: Store, inputs: Store | None) -> None:
+    def __init__(self, warm: WarmStart, values: Store, inputs: Store | None, *, halo_inputs: bool = False) -> None:
         if warm.stores_inputs != (inputs is not None):
             raise ValueError(f"{warm} {'needs' if warm.stores_inputs else 'does not use'} a store for its inputs")
+        if halo_inputs and inputs is None:
+            raise ValueError(f"`halo_inputs` needs stored inputs, {warm} stores none; use `Drift(...)`")
         self.warm = warm
+        self.halo_inputs = halo_inputs
         self.stores: dict[str, Store] = {"values": values} | ({} if inputs is None else {"inputs": inputs})
         self.measure = False
         # step of the last push, -1 before the first; on the compute device, so that a push does not synchronize
@@ -61,7 +65,7 @@ class StoredHistory(History):
 
     def reads(self, nodes: Tensor, num_targets: int) -> dict[str, Tensor]:
         """Returns the rows of each store that a pass over these nodes starts from."""
-        return dict(zip(self.stores, (nodes, nodes[:num_targets]), strict=False))
+        return dict(zip(self.stores, (nodes, nodes if self.halo_inputs else nodes[:num_targets]), strict=False))
 
     def start(
         self, nodes: Tensor, num_targets: int, fresh: Tensor, weight: float = 1.0, *, with_previous: bool = True
@@ -71,8 +75,11 @@ class StoredHistory(History):
         kernels = ops.history_rows(fresh) if self._complete else None
         if kernels is not None:
             return self._start_at_once(kernels, nodes, num_targets, fresh, weight, with_previous)
-        stored = self.values.read(nodes)
-        previous = None if self.inputs is None else self.inputs.read(nodes[:num_targets])
+        rows = self.reads(nodes, num_targets)
+        stored = self.values.read(rows["values"])
+        inputs = None if self.inputs is None else self.inputs.read(rows["inputs"])
+        previous = None if inputs is None else inputs[:num_targets]
+        halo = inputs[len(fresh) :] if inputs is not None and len(inputs) > len(fresh) else None
         known = None if self._complete else self._known(nodes[: len(fresh)])
         if self.measure and previous is not None:
             self._measure(fresh[:num_targets], previous, known)
@@ -89,10 +96,10 @@ class StoredHistory(History):
             warm = torch.cat((warm, below))
             previous = None if previous is None else torch.cat((previous, fresh[num_targets:]))
         if len(fresh) == len(nodes):
-            return Start(warm, previous)
+            return Start(warm, previous, halo)
         # a read returns a copy, so the halo below can stay in place
         stored[: len(fresh)] = warm
-        return Start(stored, previous)
+        return Start(stored, previous, halo)
 
     def push(self, targets: Tensor, values: Tensor, fresh: Tensor) -> None:
         """Stores the result and the input of a pass, and records the step."""
@@ -169,15 +176,21 @@ class StoredHistory(History):
     def _start_at_once(
         self, kernels: ModuleType, nodes: Tensor, num_targets: int, fresh: Tensor, weight: float, with_previous: bool
     ) -> Start:
-        values = self.values.locate(nodes)
-        inputs = None if self.inputs is None else self.inputs.locate(nodes[:num_targets])
+        rows = self.reads(nodes, num_targets)
+        values = self.values.locate(rows["values"])
+        inputs = None if self.inputs is None else self.inputs.locate(rows["inputs"])
+        near = None if inputs is None else inputs.between(0, num_targets)
         blend = self.warm.blend(weight)._asdict()
         x, previous = kernels.gather(
-            values, inputs, fresh, num_targets, **blend, with_previous=with_previous or self.measure
+            values, near, fresh, num_targets, **blend, with_previous=with_previous or self.measure
         )
         if self.measure and previous is not None:
             self._measure(fresh[:num_targets], previous[:num_targets], None)
-        return Start(x, previous if with_previous else None)
+        halo = None
+        if inputs is not None and self.halo_inputs and len(fresh) < len(nodes):
+            # a copy, since the next write may change what was located
+            halo, _ = kernels.gather(inputs.between(len(fresh), len(nodes)), None, fresh[:0], 0, beta=0.0)
+        return Start(x, previous if with_previous else None, halo)
 
     def _push_at_once(self, targets: Tensor, values: Tensor, fresh: Tensor) -> bool:
         """Writes everything with one kernel, if there is one for these types."""

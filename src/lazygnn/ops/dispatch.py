@@ -33,9 +33,9 @@ _TRITON_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _replayed = False
 
 
-def spmm(matrix: Csr, x: Tensor) -> Tensor:
-    """Returns `matrix @ x` for a dense `x`."""
-    out: Tensor = _products(matrix, x).spmm(matrix, x)
+def spmm(matrix: Csr, x: Tensor, halo: Tensor | None = None) -> Tensor:
+    """Returns `matrix @ x` for a dense `x`; with a `halo`, its rows follow those of `x`."""
+    out: Tensor = _products(matrix, x, halo).spmm(matrix, x, halo)
     return out
 
 
@@ -47,13 +47,17 @@ def step(
     *,
     weight: float = 1.0,
     previous: Tensor | None = None,
+    sign: int = 1,
 ) -> Tensor:
     """Returns `(1 - alpha) adj @ x + alpha source` on the rows of `adj`; further rows of `x` keep their value.
 
-    With a `weight`, the source is `lerp(previous, source, weight)`, where a missing `previous` counts as zero. No
-    argument is modified. On an accelerator the result may be a view of wider rows.
+    With a `weight`, the source is `lerp(previous, source, weight)`, where a missing `previous` counts as zero. With a
+    `sign` of -1, the product is subtracted. No argument is modified. On an accelerator the result may be a view of
+    wider rows.
     """
-    out: Tensor = _products(adj, x, source, previous).step(adj, x, source, alpha, weight=weight, previous=previous)
+    out: Tensor = _products(adj, x, source, previous).step(
+        adj, x, source, alpha, weight=weight, previous=previous, sign=sign
+    )
     return out
 
 
@@ -65,6 +69,7 @@ def run_steps(
     *,
     weights: Sequence[float] | None = None,
     previous: Tensor | None = None,
+    sign: int = 1,
 ) -> Tensor:
     """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix.
 
@@ -73,7 +78,7 @@ def run_steps(
     if not adjs:
         return x
     out: Tensor = _products(adjs[0], x, source, previous).run_steps(
-        adjs, x, source, alpha, weights=weights, previous=previous
+        adjs, x, source, alpha, weights=weights, previous=previous, sign=sign
     )
     return out
 

@@ -12,8 +12,9 @@ from torch import Tensor
 from lazygnn.ops.csr import Csr
 
 
-def spmm(matrix: Csr, x: Tensor) -> Tensor:
-    """Returns `matrix @ x` for a dense `x`."""
+def spmm(matrix: Csr, x: Tensor, halo: Tensor | None = None) -> Tensor:
+    """Returns `matrix @ x` for a dense `x`; with a `halo`, its rows follow those of `x`."""
+    x = x if halo is None else torch.cat((x, halo))
     matrix, wide = _in_common_type(matrix, x)
     with torch.autocast(x.device.type, enabled=False):
         out = torch.sparse.mm(matrix.tensor, wide, "sum") if _rows_in_parallel(x) else torch.mm(matrix.tensor, wide)
@@ -28,8 +29,9 @@ def step(
     *,
     weight: float = 1.0,
     previous: Tensor | None = None,
+    sign: int = 1,
 ) -> Tensor:
-    """Returns `(1 - alpha) adj @ x + alpha lerp(previous, source, weight)` on the rows of `adj`.
+    """Returns `sign (1 - alpha) adj @ x + alpha lerp(previous, source, weight)` on the rows of `adj`.
 
     Further rows of `x` keep their value. A missing `previous` counts as zero.
     """
@@ -40,9 +42,9 @@ def step(
         source = weight * source if previous is None else torch.lerp(previous[:rows].to(wide.dtype), source, weight)
     with torch.autocast(x.device.type, enabled=False):
         if _rows_in_parallel(x):
-            out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(1 - alpha).add_(source, alpha=alpha)
+            out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(sign * (1 - alpha)).add_(source, alpha=alpha)
         else:
-            out = torch.addmm(source, adj.tensor, wide, beta=alpha, alpha=1 - alpha)
+            out = torch.addmm(source, adj.tensor, wide, beta=alpha, alpha=sign * (1 - alpha))
     out = out.to(x.dtype)
     return out if rows == len(x) else torch.cat((out, x[rows:]))
 
@@ -55,10 +57,11 @@ def run_steps(
     *,
     weights: Sequence[float] | None = None,
     previous: Tensor | None = None,
+    sign: int = 1,
 ) -> Tensor:
     """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix."""
     for adj, weight in zip(adjs, (1.0,) * len(adjs) if weights is None else weights, strict=True):
-        x = step(adj, x, source, alpha, weight=weight, previous=previous)
+        x = step(adj, x, source, alpha, weight=weight, previous=previous, sign=sign)
     return x[: adjs[-1].num_rows] if adjs else x
 
 

@@ -2,20 +2,24 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch import Tensor, nn
 
 from lazygnn import ops
-from lazygnn.batch import Batch
-from lazygnn.fixed_point import check_alpha, solve
+from lazygnn.batch import Batch, check_batch
+from lazygnn.fixed_point import check_alpha, check_sign, solve
 from lazygnn.inference import by_columns
 from lazygnn.ops import Adjacency
 
 
-def diffuse(adjs: Sequence[Adjacency], x: Tensor, source: Tensor, alpha: float) -> Tensor:
-    """Runs `x <- (1 - alpha) A x + alpha source` once for each matrix; rows it does not reach keep their value."""
+def diffuse(adjs: Sequence[Adjacency], x: Tensor, source: Tensor, alpha: float, *, sign: int = 1) -> Tensor:
+    """Runs `x <- (1 - alpha) A x + alpha source` once for each matrix; rows it does not reach keep their value.
+
+    A `sign` of -1 subtracts the product.
+    """
     for adj in adjs:
-        x = ops.step(adj, x, source, alpha)  # Eq. (4)
+        x = ops.step(adj, x, source, alpha, sign=sign)  # Eq. (4)
     return x
 
 
@@ -42,6 +46,14 @@ class Propagation(nn.Module):
         return {}
 
 
+def whole_matrix(batch: Batch) -> Adjacency:
+    """Returns the matrix of the whole graph; refuses the batch of a part."""
+    check_batch(batch)
+    if not batch.whole or not batch.adjs:
+        raise ValueError("evaluation propagates over the whole graph; use `model.infer(graph)` or `Batch.full`")
+    return batch.adjs[0]
+
+
 class NoPropagation(Propagation):
     """Ignores the graph: a plain MLP, the baseline that every graph method must beat."""
 
@@ -61,12 +73,15 @@ class Diffusion(Propagation):
         alpha: Weight of `x_in` in every step, in (0, 1].
         eval_layers: Exact steps in inference; `None` solves for the fixed point.
         eval_tolerance: Tolerance of that fixed point, relative to its input.
+        sign: 1 for the low-pass of Eq. (4), -1 for the high-pass, which subtracts the product with `A`.
     """
 
-    def __init__(self, alpha: float, *, eval_layers: int | None, eval_tolerance: float) -> None:
+    def __init__(self, alpha: float, *, eval_layers: int | None, eval_tolerance: float, sign: int = 1) -> None:
         super().__init__()
         check_alpha(alpha)
+        check_sign(sign)
         self.alpha = alpha
+        self.sign = sign
         self.eval_layers = eval_layers
         self.eval_tolerance = eval_tolerance
 
@@ -75,7 +90,13 @@ class Diffusion(Propagation):
 
         def propagate(columns: Tensor) -> Tensor:
             if self.eval_layers is None:
-                return solve(adj, columns, self.alpha, tolerance=self.eval_tolerance).x
-            return diffuse([adj] * self.eval_layers, columns, columns, self.alpha)
+                return solve(adj, columns, self.alpha, tolerance=self.eval_tolerance, sign=self.sign).x
+            return diffuse([adj] * self.eval_layers, columns, columns, self.alpha, sign=self.sign)
 
         return by_columns(propagate, x_in, adj.device, in_place=in_place)
+
+
+def exact_views(propagation: Propagation, x_in: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Returns `A x_in` and the propagated rows of all nodes for prediction, [N, C] each."""
+    adj = whole_matrix(batch)
+    return by_columns(partial(ops.spmm, adj), x_in, adj.device), propagation.infer(x_in, adj)

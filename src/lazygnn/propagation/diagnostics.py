@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -30,7 +31,9 @@ class Diagnostics:
         columns = _chosen(grad.shape[1])
         self._gradients = grad.cpu()[:, columns], g.cpu()[:, columns]
 
-    def report(self, features: History, adj: Adjacency, alpha: float, x_in: Callable[[], Tensor]) -> dict[str, float]:
+    def report(
+        self, features: History, adj: Adjacency, alpha: float, x_in: Callable[[], Tensor], *, sign: int = 1
+    ) -> dict[str, float]:
         """Returns `fixed_point_error`, and `gradient_cosine` and `gradient_length` if a gradient was observed.
 
         Args:
@@ -38,25 +41,28 @@ class Diagnostics:
             adj: The matrix, on the compute device.
             alpha: Weight of the input in every step.
             x_in: Computes the input of all nodes, for a history that stores none.
+            sign: Sign of the products.
         """
         found = {}
         if isinstance(features, StoredHistory):
-            found["fixed_point_error"] = self._stored_error(features, adj, alpha, x_in)
+            found["fixed_point_error"] = self._stored_error(features, x_in, partial(_solve, adj, alpha, sign))
         if self._gradients is not None:
             (grad, g), self._gradients = self._gradients, None
-            exact = _solve(adj, grad, alpha)
+            exact = _solve(adj, alpha, sign, grad)
             lengths = torch.linalg.vector_norm(g), torch.linalg.vector_norm(exact)
             found["gradient_cosine"] = float((g * exact).sum() / (lengths[0] * lengths[1]))
             found["gradient_length"] = float(lengths[0] / lengths[1])
         return found
 
-    def _stored_error(self, features: StoredHistory, adj: Adjacency, alpha: float, x_in: Callable[[], Tensor]) -> float:
+    def _stored_error(
+        self, features: StoredHistory, x_in: Callable[[], Tensor], solve_exactly: Callable[[Tensor], Tensor]
+    ) -> float:
         """Returns `|stored - x_star| / |x_star|` for the inputs stored beside it, or else for `x_in()`."""
         columns = _chosen(features.values.channels)
         stored = features.values.read_columns(columns)
         kept = features.inputs
         inputs = x_in().cpu()[:, columns] if kept is None else kept.read_columns(columns)
-        exact = _solve(adj, inputs, alpha)
+        exact = solve_exactly(inputs)
         return float(torch.linalg.vector_norm(stored - exact) / torch.linalg.vector_norm(exact))
 
 
@@ -65,5 +71,8 @@ def _chosen(channels: int) -> Tensor:
     return torch.arange(0, channels, -(-channels // MAX_COLUMNS))
 
 
-def _solve(adj: Adjacency, x: Tensor, alpha: float) -> Tensor:
-    return by_columns(lambda part: solve(adj, part, alpha, tolerance=_TOLERANCE).x, x, adj.device, in_place=True)
+def _solve(adj: Adjacency, alpha: float, sign: int, x: Tensor) -> Tensor:
+    def propagate(columns: Tensor) -> Tensor:
+        return solve(adj, columns, alpha, tolerance=_TOLERANCE, sign=sign).x
+
+    return by_columns(propagate, x, adj.device, in_place=True)

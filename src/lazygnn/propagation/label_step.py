@@ -24,6 +24,7 @@ def forward(
     alpha: float,
     weight: float,
     *,
+    sign: int = 1,
     in_place: bool,
 ) -> Tensor:
     """Replaces the labeled rows of `x` by `(1 - alpha) A x + alpha lerp(previous, fresh, weight)`.
@@ -35,10 +36,11 @@ def forward(
         labeled: The rows, and their rows of the matrix.
         alpha: Weight of the input.
         weight: Weight of the change of the input since the last visit.
+        sign: -1 subtracts the product with `A`.
         in_place: Whether `x` may be overwritten.
     """
     source, before = fresh[labeled.rows], None if previous is None else previous[labeled.rows]
-    near = ops.run_steps([labeled.adj], x, source, alpha, weights=(weight,), previous=before)
+    near = ops.run_steps([labeled.adj], x, source, alpha, weights=(weight,), previous=before, sign=sign)
     return (x if in_place else x.clone()).index_copy_(0, labeled.rows, near)
 
 

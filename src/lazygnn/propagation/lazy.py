@@ -10,10 +10,11 @@ from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import check_num_nodes
 from lazygnn.history import History, NoHistory, StoredHistory
 from lazygnn.ops import Adjacency
-from lazygnn.propagation.base import Diffusion
+from lazygnn.propagation.base import Diffusion, exact_views, whole_matrix
 from lazygnn.propagation.diagnostics import Diagnostics
 from lazygnn.propagation.passes import Mix, Rule, propagate
 from lazygnn.propagation.response import Response, fit_response
+from lazygnn.propagation.views import near_and_far
 
 
 class LazyPropagation(Diffusion):
@@ -29,6 +30,7 @@ class LazyPropagation(Diffusion):
             fresh gradient.
         eval_layers: Exact steps in inference; `None` solves for the fixed point.
         eval_tolerance: Tolerance of that fixed point, relative to its input.
+        sign: 1 for the low-pass of the paper; -1 for the high-pass, `x <- -(1 - alpha) A x + alpha x_in`.
 
     Attributes:
         response: Weights of a change of the input, in the start value and in every step; `None` takes plain steps.
@@ -42,8 +44,9 @@ class LazyPropagation(Diffusion):
         *,
         eval_layers: int | None = None,
         eval_tolerance: float = 1e-4,
+        sign: int = 1,
     ) -> None:
-        super().__init__(alpha, eval_layers=eval_layers, eval_tolerance=eval_tolerance)
+        super().__init__(alpha, eval_layers=eval_layers, eval_tolerance=eval_tolerance, sign=sign)
         self.features = features
         self.gradients: History = NoHistory() if gradients is None else gradients
         self.response: Response | None = None
@@ -69,7 +72,14 @@ class LazyPropagation(Diffusion):
             _check_stores_inputs(history)
         beta = self.features.warm.beta if isinstance(self.features, StoredHistory) else 0.0
         self.response = fit_response(
-            adj, self.alpha, num_layers, further=int(label_step), beta=beta, level=level, seed=seed
+            adj,
+            self.alpha,
+            num_layers,
+            further=int(label_step),
+            beta=beta,
+            level=level,
+            seed=seed,
+            sign=self.sign,
         )
         return self
 
@@ -79,25 +89,32 @@ class LazyPropagation(Diffusion):
 
     def diagnose(self, adj: Adjacency, x_in: Callable[[], Tensor]) -> dict[str, float]:
         """Returns the error of the stored solution, and of the last gradient of a full batch, against exact ones."""
-        return self._diagnostics.report(self.features, adj, self.alpha, x_in)
+        return self._diagnostics.report(self.features, adj, self.alpha, x_in, sign=self.sign)
 
     def forward(self, x_in: Tensor, batch: Batch) -> Tensor:
         """Propagates the batch lazily in training mode, and exactly in evaluation mode, which needs a full batch."""
-        check_batch(batch)
         if not self.training:
-            if not batch.whole or not batch.adjs:
-                raise ValueError("evaluation propagates over the whole graph; use `model.infer(graph)` or `Batch.full`")
-            return self.infer(x_in, batch.adjs[0])
+            return self.infer(x_in, whole_matrix(batch))
+        return propagate(x_in, batch, self._rule(x_in, batch))
+
+    def views(self, x_in: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Returns `A x_in` and the propagated rows of the targets, exact in evaluation mode, [T, C] each."""
+        if not self.training:
+            return exact_views(self, x_in, batch)
+        return near_and_far(x_in, batch, self._rule(x_in, batch))
+
+    def _rule(self, x_in: Tensor, batch: Batch) -> Rule:
+        check_batch(batch)
         self._check_batch(x_in, batch)
         measuring = batch.whole and isinstance(self.features, StoredHistory) and self.features.measure
-        rule = Rule(
+        return Rule(
             self.alpha,
             self.features,
             self.gradients,
             self._response(batch),
             observe=self._diagnostics.observe if measuring else None,
+            sign=self.sign,
         )
-        return propagate(x_in, batch, rule)
 
     def _check_batch(self, x_in: Tensor, batch: Batch) -> None:
         """Refuses a batch that does not fit the histories."""

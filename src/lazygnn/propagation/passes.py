@@ -43,6 +43,7 @@ class Rule(NamedTuple):
     gradients: History  # M_grad
     response: Response  # weights of a change of `fresh`, in the start value and in every step; ones for plain steps
     observe: Callable[[Tensor, Tensor], None] | None = None  # receives the gradient before and after a backward pass
+    sign: int = 1  # -1 subtracts the products: the high-pass, ours
 
 
 def propagate(x_in: Tensor, batch: Batch, rule: Rule) -> Tensor:
@@ -55,12 +56,14 @@ class _LazyPass(Function):
     @staticmethod
     def forward(ctx: Any, x_in: Tensor, batch: Batch, rule: Rule) -> Tensor:
         ctx.batch, ctx.rule, ctx.num_fresh = batch, rule, len(x_in)
-        x, previous = run_pass(x_in, batch, batch.adjs, rule.features, rule)  # Eqs. (5)-(7), (16)-(18)
+        x, previous, _ = run_pass(x_in, batch, batch.adjs, rule.features, rule)  # Eqs. (5)-(7), (16)-(18)
         if batch.labeled is not None:
             # the history may not have copied the result yet, and without a step the result is the input itself
             in_place = rule.features.copies_at_once and len(batch.adjs) > 0
             weight = rule.response.sources[-1]
-            x = label_step.forward(x, x_in, previous, batch.labeled, rule.alpha, weight, in_place=in_place)
+            x = label_step.forward(
+                x, x_in, previous, batch.labeled, rule.alpha, weight, sign=rule.sign, in_place=in_place
+            )
         return x[: batch.num_targets]
 
     @staticmethod
@@ -69,9 +72,10 @@ class _LazyPass(Function):
         batch, rule = ctx.batch, ctx.rule
         grad = pad_rows(grad.contiguous(), ctx.num_fresh)  # the halo has no loss
         if batch.labeled is None:
-            g, _ = run_pass(grad, batch, batch.backward_adjs, rule.gradients, rule)  # Eqs. (13)-(14), (19)-(21)
+            g = run_pass(grad, batch, batch.backward_adjs, rule.gradients, rule).x  # Eqs. (13)-(14), (19)-(21)
         else:
-            g = label_step.backward(grad, batch.labeled, batch.adjs, rule.response.polynomial(rule.alpha))
+            polynomial = rule.response.polynomial(rule.alpha, rule.sign)
+            g = label_step.backward(grad, batch.labeled, batch.adjs, polynomial)
         if rule.observe is not None:
             rule.observe(grad, g)
         return pad_rows(g[: batch.num_targets], ctx.num_fresh), None, None  # the halo gets no gradient
@@ -81,16 +85,18 @@ def run_pass(fresh: Tensor, batch: Batch, adjs: Sequence[Adjacency], history: Hi
     """Starts from the history, takes a step for each matrix, and stores the targets.
 
     Returns:
-        The result, [V, C], and the input of the last visit if the response needs it, [F, C].
+        What the pass started from, with the result in place of the start value, [V, C].
     """
-    alpha, response = rule.alpha, rule.response
-    x, previous = history.start(  # Eqs. (6), (13), (16), (19)
+    response = rule.response
+    start = history.start(  # Eqs. (6), (13), (16), (19)
         batch.nodes, batch.num_targets, fresh, response.start, with_previous=not response.is_plain
     )
-    weights = response.sources[: len(adjs)]
-    x = ops.run_steps(adjs, x, fresh, alpha, weights=weights, previous=previous)  # Eqs. (7), (14), (17), (20)
+    weights, previous = response.sources[: len(adjs)], start.previous
+    x = ops.run_steps(  # Eqs. (7), (14), (17), (20)
+        adjs, start.x, fresh, rule.alpha, weights=weights, previous=previous, sign=rule.sign
+    )
     history.push(batch.targets, x, fresh)  # Eqs. (18), (21)
-    return Start(x, previous)
+    return start._replace(x=x)
 
 
 @dataclass(frozen=True)

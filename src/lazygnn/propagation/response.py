@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.errors import GraphError, check_number, wrong_type
-from lazygnn.fixed_point import check_alpha
+from lazygnn.fixed_point import check_alpha, check_sign
 from lazygnn.ops import Adjacency, Csr, run_steps, spmm
 
 # random inputs that a response is fitted to
@@ -60,9 +60,9 @@ class Response:
         """Returns whether every weight is one."""
         return self.start == 1 and set(self.sources) <= {1.0}
 
-    def polynomial(self, alpha: float) -> list[float]:
+    def polynomial(self, alpha: float, sign: int = 1) -> list[float]:
         """Returns the coefficients of `P`, the constant term first."""
-        keep, last = 1 - alpha, len(self.sources)
+        keep, last = sign * (1 - alpha), len(self.sources)
         steps = [alpha * weight * keep ** (last - 1 - step) for step, weight in enumerate(self.sources)]
         return [*reversed(steps), self.start * keep**last]
 
@@ -77,6 +77,7 @@ def fit_response(
     beta: float = 0.0,
     level: float | None = None,
     seed: int = 0,
+    sign: int = 1,
 ) -> Response:
     """Fits the `P` nearest to `h` in least squares over random inputs, with `P(1) = level`.
 
@@ -91,10 +92,12 @@ def fit_response(
         beta: Weight of the fresh input in the start of every pass.
         level: `P(1)`, in (0, 1]; `None` is 0.8, and 0.85 with `further` steps.
         seed: Seed of the random inputs.
+        sign: Sign of the products of a step; with -1, `P` and `h` are those of `-A`.
     """
     if not isinstance(adj, Csr):
         raise GraphError(wrong_type("adj", adj, "give the matrix of a graph, `graph.adj`"))
     check_alpha(alpha)
+    check_sign(sign)
     level = default_level(further) if level is None else level
     _check_fit(num_layers, further, beta, level, seed)
     degree = num_layers + further
@@ -105,9 +108,9 @@ def fit_response(
     probe = torch.randn(adj.num_cols, PROBES, generator=generator).to(adj.device, adj.value.dtype)
     powers = [probe]
     for _ in range(degree):
-        powers.append(spmm(adj, powers[-1]))
-    steady = steady_response(adj, probe, alpha, num_layers, beta)
-    wanted = run_steps([adj] * further, steady, probe, alpha) - level * probe
+        powers.append(sign * spmm(adj, powers[-1]))
+    steady = steady_response(adj, probe, alpha, num_layers, beta, sign)
+    wanted = run_steps([adj] * further, steady, probe, alpha, sign=sign) - level * probe
     # P = level + (A - I) (b_0 + b_1 A + ...), so that P(1) = level whatever the b are
     basis = torch.stack([(after - before).flatten() for before, after in pairwise(powers)], dim=1).double()
     gram, target = (basis.T @ basis).cpu(), (basis.T @ wanted.flatten().double()).cpu()
@@ -124,7 +127,7 @@ def default_level(further: int) -> float:
     return LEVEL_FURTHER if further else LEVEL
 
 
-def steady_response(adj: Adjacency, x_in: Tensor, alpha: float, num_layers: int, beta: float) -> Tensor:
+def steady_response(adj: Adjacency, x_in: Tensor, alpha: float, num_layers: int, beta: float, sign: int = 1) -> Tensor:
     """Returns what passes converge to if their input never changes, `h(A) x_in`.
 
     With `beta = 0` that is the fixed point of Eq. (1); a larger one shortens the reach. With 0.1 and two steps it is
@@ -133,7 +136,7 @@ def steady_response(adj: Adjacency, x_in: Tensor, alpha: float, num_layers: int,
     kept = (1 - beta) * (1 - alpha) ** num_layers
     x = x_in
     for _ in range(1 if kept == 0 else math.ceil(math.log(_TOLERANCE) / math.log(kept))):
-        x = run_steps([adj] * num_layers, torch.lerp(x, x_in, beta), x_in, alpha)
+        x = run_steps([adj] * num_layers, torch.lerp(x, x_in, beta), x_in, alpha, sign=sign)
     return x
 
 

@@ -222,7 +222,7 @@ def train(history: StoredHistory, dtype: torch.dtype) -> list[Tensor]:
         fresh = torch.randn(num_fresh, 5, generator=generator).to(place, dtype)
         history.measure = number in (5, 6)
         history.prefetch(nodes, num_targets)
-        x, previous = history.start(nodes, num_targets, fresh)
+        x, previous, _ = history.start(nodes, num_targets, fresh)
         starts += [x] if previous is None else [x, previous]
         history.push(nodes[:num_targets], torch.sin(x), fresh)
     return starts

@@ -213,7 +213,7 @@ def test_a_staged_pass_equals_a_plain_one(start: WarmStart, kept: torch.dtype, m
 
     def visit(each: StoredHistory, nodes: Tensor, fresh: Tensor) -> list[Tensor | None]:
         each.prefetch(nodes, 9)
-        x, previous = each.start(nodes, 9, fresh)
+        x, previous, _ = each.start(nodes, 9, fresh)
         before = x.clone()
         each.push(nodes[:9], 0.5 * x, fresh)
         assert torch.equal(x, before)

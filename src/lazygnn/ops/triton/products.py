@@ -29,10 +29,10 @@ _MAX_PROGRAMS = 4096
 _OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
 
 
-def spmm(matrix: Csr, x: Tensor) -> Tensor:
-    """Returns `matrix @ x` for a dense `x`."""
+def spmm(matrix: Csr, x: Tensor, halo: Tensor | None = None) -> Tensor:
+    """Returns `matrix @ x` for a dense `x`; with a `halo`, its rows follow those of `x`."""
     out = empty_rows(matrix.num_rows, x)
-    _multiply(matrix, aligned(x), out)
+    _multiply(matrix, aligned(x), out, halo=None if halo is None else aligned(halo))
     return out
 
 
@@ -44,13 +44,14 @@ def step(
     *,
     weight: float = 1.0,
     previous: Tensor | None = None,
+    sign: int = 1,
 ) -> Tensor:
-    """Returns `(1 - alpha) adj @ x + alpha lerp(previous, source, weight)` on the rows of `adj`.
+    """Returns `sign (1 - alpha) adj @ x + alpha lerp(previous, source, weight)` on the rows of `adj`.
 
     Further rows of `x` keep their value.
     """
     out = empty_rows(max(adj.num_rows, len(x)), x)
-    _multiply(adj, aligned(x), out, source, alpha, weight=weight, previous=previous)
+    _multiply(adj, aligned(x), out, source, alpha, weight=weight, previous=previous, sign=sign)
     if adj.num_rows < len(x):
         out[adj.num_rows :] = x[adj.num_rows :]
     return out
@@ -64,6 +65,7 @@ def run_steps(
     *,
     weights: Sequence[float] | None = None,
     previous: Tensor | None = None,
+    sign: int = 1,
 ) -> Tensor:
     """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix.
 
@@ -75,7 +77,7 @@ def run_steps(
     weights = (1.0,) * len(adjs) if weights is None else weights
     if any(adj.num_rows != rows for adj in adjs):
         for adj, weight in zip(adjs, weights, strict=True):
-            x = step(adj, x, source, alpha, weight=weight, previous=previous)
+            x = step(adj, x, source, alpha, weight=weight, previous=previous, sign=sign)
         return x[:rows]
     x, halo = aligned(x), None
     below = x[rows:] if rows < len(x) else None
@@ -84,7 +86,7 @@ def run_steps(
         previous = None if previous is None else aligned(with_dense_rows(previous))
     for adj, weight in zip(adjs, weights, strict=True):
         out = empty_rows(rows, x)
-        _multiply(adj, x, out, source, alpha, halo=halo, weight=weight, previous=previous)
+        _multiply(adj, x, out, source, alpha, halo=halo, weight=weight, previous=previous, sign=sign)
         x, halo = out, below
     return x
 
@@ -99,6 +101,7 @@ def _multiply(
     halo: Tensor | None = None,
     weight: float = 1.0,
     previous: Tensor | None = None,
+    sign: int = 1,
 ) -> None:
     """Writes the rows of `matrix` to `out`; the columns after the rows of `x` refer to the rows of `halo`."""
     _check(matrix, x, halo, source=source, previous=previous)
@@ -119,6 +122,7 @@ def _multiply(
                 halo=None if halo is None else halo[:, columns],
                 weight=weight,
                 previous=None if previous is None else previous[:, columns],
+                sign=sign,
             )
         return
     if matrix.num_rows == 0 or x.shape[1] == 0:
@@ -151,7 +155,7 @@ def _multiply(
             source_stride=0 if source is None else source.stride(0) // source_unit,
             previous_stride=0 if previous is None else previous.stride(0) // previous_unit,
             out_stride=out.stride(0) // unit,
-            keep=1.0 - alpha,
+            keep=sign * (1.0 - alpha),
             source_weight=float(alpha * weight),
             previous_weight=float(alpha * (1 - weight)),
             SOURCE_COLUMNS=x.shape[1] if source_unit == 1 else vectors * unit,
