@@ -1,12 +1,14 @@
 """`Model`: the interface between models and training."""
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
+from lazygnn.task import Task
 
 
 class Model(nn.Module):
@@ -23,9 +25,22 @@ class Model(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         """Returns the outputs of the targets, [T, C]."""
 
+    def loss(self, batch: Batch, task: Task) -> Tensor:
+        """Returns the training loss of a batch: that of its outputs, weighted by node."""
+        return weighted_loss(self(batch), batch, task)
+
     @abstractmethod
     def infer(self, graph: Graph) -> Tensor:
         """Returns the outputs of every node, [N, C], on the device of the graph; reads no history."""
+
+    def select(self, graph: Graph, score: Callable[[Tensor], float]) -> Tensor:  # noqa: ARG002
+        """Returns the outputs of every node after choosing what is chosen on validation, like the best epoch.
+
+        Args:
+            graph: As for `infer`.
+            score: Returns the validation score of outputs of every node.
+        """
+        return self.infer(graph)
 
     @abstractmethod
     def layer_parameters(self) -> list[list[nn.Parameter]]:
@@ -42,3 +57,9 @@ class Model(nn.Module):
     def device(self) -> torch.device:
         """Returns the device of the weights."""
         return next(self.parameters()).device
+
+
+def weighted_loss(outputs: Tensor, batch: Batch, task: Task) -> Tensor:
+    """Returns the loss of the outputs of the targets, in float32 at least."""
+    widened = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    return (batch.weight * task.loss(widened, batch.y)).sum()

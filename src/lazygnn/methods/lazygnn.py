@@ -13,13 +13,13 @@ from lazygnn.history.warmstart import WarmStart
 from lazygnn.methods.appnp import APPNPOptions
 from lazygnn.methods.base import Cut, Method, Place
 from lazygnn.methods.mlp import transform_and
-from lazygnn.methods.options import ClusterOptions, HistoryOptions
+from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOptions, default_beta
 from lazygnn.model import Model
 from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import default_level
 
 
-class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
+class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions, InferenceOptions):
     """The MLP, the steps, the histories and the batches; the defaults are ours."""
 
     halo: Literal["frozen", "paper", "none"] = Field("frozen", description="neighbors around a batch")
@@ -45,14 +45,10 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions):
         description="share of the smoothest change that a fitted response follows at once; "
         "empty means 0.8, with a label step 0.85",
     )
-    eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
-    eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
-    eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference stores one row per node")
 
     def resolved(self) -> Self:
         """Fills in `beta`, `response`, `label_step` and, for a fitted response, `level`."""
-        # with this weight, lazy steps reach as far as ten exact ones
-        beta = 1 - 0.9 ** (self.num_layers / 2) if self.beta is None else self.beta
+        beta = default_beta(self.num_layers) if self.beta is None else self.beta
         drifts: Literal["fitted", "plain"] = "fitted" if self.start == "drift" else "plain"
         response = drifts if self.response == "auto" else self.response
         label_step, level = self.label_step, self.level
@@ -139,7 +135,7 @@ def make_model(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
     )
     if place.training and options.response == "fitted":
         propagation.fit(graph.adj, options.num_layers, label_step=options.label_step is True, level=options.level)
-    return transform_and(propagation, options, graph, scratch=place.folder if options.eval_storage == "disk" else None)
+    return transform_and(propagation, options, graph, scratch=options.scratch(place))
 
 
 def make_loader(options: LazyGNNOptions, cut: Cut, place: Place) -> Loader:

@@ -1,6 +1,7 @@
 """Groups of options that several methods share."""
 
 import logging
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
@@ -132,7 +133,16 @@ class HistoryOptions(MethodOptions):
             )
         super().check(device)
 
-    def open(self, graph: Graph, channels: int, start: WarmStart, place: Place, name: str) -> StoredHistory:
+    def open(
+        self,
+        graph: Graph,
+        channels: int,
+        start: WarmStart,
+        place: Place,
+        name: str,
+        *,
+        halo_inputs: bool = False,
+    ) -> StoredHistory:
         """Opens an empty history with a row for every node."""
         return open_history(
             graph.num_nodes,
@@ -144,7 +154,25 @@ class HistoryOptions(MethodOptions):
             compute_dtype=place.compute_dtype,
             folder=place.folder,
             name=name,
+            halo_inputs=halo_inputs,
         )
+
+
+class InferenceOptions(MethodOptions):
+    """How far inference propagates, and where it stores its rows."""
+
+    eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
+    eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
+    eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference stores one row per node")
+
+    def scratch(self, place: Place) -> Path | None:
+        """Returns the folder for the rows of inference; `None` means memory."""
+        return place.folder if self.eval_storage == "disk" else None
+
+
+def default_beta(num_layers: int) -> float:
+    """Returns the weight of fresh features with which lazy steps reach as far as ten exact ones."""
+    return 1 - math.pow(0.9, num_layers / 2)
 
 
 class GASOptions(ClusterOptions, HistoryOptions):

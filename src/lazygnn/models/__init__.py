@@ -1,7 +1,9 @@
 """Models; the `forward` of each is its equation."""
 
+from lazygnn.models.block import LazyBlock
 from lazygnn.models.cluster_gcn import ClusterGCN
 from lazygnn.models.decoupled import Decoupled
+from lazygnn.models.deep import LazyStack
 from lazygnn.models.gcn import GCN
 from lazygnn.models.gcnii import GCNII
 from lazygnn.models.label_propagation import LabelPropagation
@@ -21,5 +23,7 @@ __all__ = [
     "ClusterGCN",
     "Decoupled",
     "LabelPropagation",
+    "LazyBlock",
+    "LazyStack",
     "Stack",
 ]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch, check_batch
 from lazygnn.graph import Graph, check_graph
-from lazygnn.history import map_files, open_history
+from lazygnn.history import on_disk, open_history
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model
@@ -85,13 +85,7 @@ class Decoupled(Model):
     def _transform_all(self, graph: Graph) -> Tensor:
         """Transforms every node, block by block and without dropout, [N, C] on the device of the graph."""
         with evaluating(self.transform):
-            return by_rows(
-                self.transform, self.device, graph.x, allocate=None if self.scratch is None else self._on_disk
-            )
-
-    def _on_disk(self, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
-        assert self.scratch is not None
-        return map_files({"rows": (shape, dtype)}, self.scratch, "inference")["rows"]
+            return by_rows(self.transform, self.device, graph.x, allocate=on_disk(self.scratch, "inference"))
 
     def _output(self, x: Tensor) -> Tensor:
         return x if self.head is None else cast(Tensor, self.head(x))

@@ -1,5 +1,7 @@
 """Exact evaluation: the model over the whole graph, without histories and dropout."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,14 +11,17 @@ from lazygnn.training.metrics import find_metric, score
 
 
 @torch.no_grad()
-def infer(model: Model, graph: Graph) -> Tensor:
-    """Returns the outputs of every node in evaluation mode, [N, C]."""
+def infer(model: Model, graph: Graph, *, score: Callable[[Tensor], float] | None = None) -> Tensor:
+    """Returns the outputs of every node in evaluation mode, [N, C].
+
+    With a `score`, the model first chooses what is chosen on validation.
+    """
     check_graph(graph)
     was_training = model.training
     model.train(False)
     _release(model, graph)
     try:
-        return model.infer(graph)
+        return model.infer(graph) if score is None else model.select(graph, score)
     finally:
         model.train(was_training)
         _release(model, graph)
@@ -28,8 +33,20 @@ def _release(model: Model, graph: Graph) -> None:
         torch.cuda.empty_cache()
 
 
-def evaluate(model: Model, graph: Graph, metric: str = "auto") -> dict[str, float]:
-    """Returns the score on every split of the graph, as fractions."""
+def evaluate(model: Model, graph: Graph, metric: str = "auto", *, select: bool = False) -> dict[str, float]:
+    """Returns the score on every split of the graph, as fractions.
+
+    Args:
+        model: The model.
+        graph: The graph, on any device.
+        metric: A metric of the task; `auto` is its default.
+        select: Whether the model chooses what is chosen on validation, as in training.
+    """
     check_graph(graph)
     _, function = find_metric(metric, graph.task)
-    return score(function, infer(model, graph), graph.y, graph.masks)
+
+    def validate(outputs: Tensor) -> float:
+        return function(outputs[graph.masks["val"]], graph.y[graph.masks["val"]])
+
+    outputs = infer(model, graph, score=validate if select and "val" in graph.masks else None)
+    return score(function, outputs, graph.y, graph.masks)

@@ -10,7 +10,6 @@ from functools import cache
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 Precision = Literal["float32", "tf32", "bfloat16"]
 # size of the square product that measures a CPU: large enough for a fast path, small enough for a slow one
@@ -38,11 +37,6 @@ def product_precision(precision: Precision) -> Iterator[None]:
         yield
     finally:
         products.fp32_precision = before
-
-
-def widened(x: Tensor) -> Tensor:
-    """Returns `x` in float32 at least."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 @cache

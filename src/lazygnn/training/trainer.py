@@ -22,7 +22,7 @@ from lazygnn.model import Model
 from lazygnn.training.evaluation import evaluate
 from lazygnn.training.metrics import find_metric
 from lazygnn.training.optimizer import learning_rate, make_optimizer, set_lr
-from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision, widened
+from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision
 from lazygnn.training.replay import Replay
 from lazygnn.training.upload import Uploads
 
@@ -253,10 +253,9 @@ class Trainer:
             for history in self.histories.values():
                 history.prefetch(batch.nodes, batch.num_targets)
             with forward_precision(self.options.precision, self._device):
-                logits = self.model(batch)
+                loss = self.model.loss(batch, self.graph.task)
             if meanwhile is not None:
                 meanwhile()
-            loss = (batch.weight * self.graph.task.loss(widened(logits), batch.y)).sum()
             loss.backward()
             if self.options.clip_norm is not None:
                 weights = [p for group in self.optimizer.param_groups for p in group["params"]]
@@ -281,7 +280,7 @@ class Trainer:
         return Replay(self._step, self._plain_step, self.optimizer, histories, self._device)
 
     def _evaluate(self) -> dict[str, float]:
-        return evaluate(self.model, self.graph, self.options.metric)
+        return evaluate(self.model, self.graph, self.options.metric, select=True)
 
     def _diagnose(self) -> dict[str, float] | None:
         """Measures how lazy the histories are: mean age, drift of the inputs, error of the stored solution."""

@@ -1,0 +1,139 @@
+"""LazyGNN-deep: a stack of lazy blocks, each with a near and a far view, beside the decoupled model. Ours."""
+
+from typing import Annotated, Literal, Self
+
+import torch
+from pydantic import Field
+
+from lazygnn.batch import Loader
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.history import History, NoHistory
+from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOptions, LayerOptions, default_beta
+from lazygnn.model import Model
+from lazygnn.models import MLP, Decoupled, LazyBlock, LazyStack
+from lazygnn.models.block import Far
+from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Response
+from lazygnn.propagation.response import default_level
+
+Alpha = Annotated[float, Field(ge=-1, le=1)]
+
+
+class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, InferenceOptions):
+    """The blocks, their views, their histories and the batches."""
+
+    hidden_channels: int = Field(256, ge=1, description="width of the blocks")
+    num_blocks: int = Field(4, ge=1, description="residual blocks")
+    norm: Literal["batch", "layer", "none"] = Field("layer", description="normalization at the start of a block")
+    alphas: list[Alpha] = Field(
+        [0.1], min_length=1, description="weight of the input in each far view; a negative one means the high-pass"
+    )
+    view_channels: int | None = Field(
+        None, ge=1, description="width of the views, for smaller histories; empty means that of the blocks"
+    )
+    halo: Literal["frozen"] = Field("frozen", description="one hop of neighbors with their stored rows")
+    num_layers: int = Field(2, ge=1, description="steps of a pass")
+    exact: bool = Field(False, description="start each pass from its input, without histories; needs full batch")
+    beta: float | None = Field(
+        None, ge=0, le=1, description="weight of fresh features in the start value; empty means 0.1 per two steps"
+    )
+    level: float | None = Field(
+        None, gt=0, le=1, description="share of the smoothest change that a pass follows at once; empty means 0.8"
+    )
+    decoupled: bool = Field(True, description="train a decoupled model beside the stack; validation weights the two")
+
+    def resolved(self) -> Self:
+        """Fills in `beta` and `level`."""
+        filled = {
+            "beta": default_beta(self.num_layers) if self.beta is None else self.beta,
+            "level": default_level(0) if self.level is None else self.level,
+        }
+        return super().resolved().model_copy(update=filled)
+
+    def check(self, device: torch.device) -> None:
+        """Refuses exact steps in mini-batches, and a far view without a weight."""
+        if self.exact and self.num_parts > 1:
+            raise ConfigError(
+                f"`exact` is true, but `num_parts` is {self.num_parts}; exact steps need full batch: "
+                "set `num_parts=1`, or omit `exact`"
+            )
+        if 0 in self.alphas:
+            raise ConfigError(f"`alphas` is {self.alphas}; a weight of 0 has no fixed point: remove it")
+        super().check(device)
+
+
+def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model:
+    """Builds the blocks and the decoupled model; histories and fitted steps are for training alone."""
+    responses: dict[float, Response | None] = {}
+    width = options.view_channels or options.hidden_channels
+
+    def far(alpha: float, channels: int, name: str, *, halo_inputs: bool) -> Far:
+        size, sign = abs(alpha), 1 if alpha > 0 else -1
+        if options.exact:
+            return ExactPropagation(size, options.num_layers, sign=sign)
+        assert options.beta is not None
+        features: History = NoHistory()
+        if place.training:
+            features = options.open(graph, channels, Drift(options.beta), place, name, halo_inputs=halo_inputs)
+        tolerance = options.eval_tolerance
+        propagation = LazyPropagation(
+            size, features, eval_layers=options.eval_layers, eval_tolerance=tolerance, sign=sign
+        )
+        if place.training:
+            if alpha not in responses:
+                responses[alpha] = propagation.fit(graph.adj, options.num_layers, level=options.level).response
+            propagation.response = responses[alpha]
+        return propagation
+
+    def block(index: int) -> LazyBlock:
+        views = [
+            far(alpha, width, f"block-{index}-{view}", halo_inputs=view == 0)
+            for view, alpha in enumerate(options.alphas)
+        ]
+        return LazyBlock(
+            options.hidden_channels,
+            views,
+            view_channels=options.view_channels,
+            norm=options.norm,
+            dropout=options.dropout,
+        )
+
+    decoupled = None
+    if options.decoupled:
+        outputs = graph.task.num_outputs
+        transform = MLP(
+            graph.in_channels,
+            options.hidden_channels,
+            outputs,
+            mlp_layers=2,
+            dropout=options.dropout,
+            input_dropout=options.input_dropout,
+        )
+        propagation = far(abs(options.alphas[0]), outputs, "decoupled", halo_inputs=False)
+        decoupled = Decoupled(transform, propagation, scratch=options.scratch(place))
+    return LazyStack(
+        graph.in_channels,
+        graph.task.num_outputs,
+        [block(index) for index in range(options.num_blocks)],
+        hidden_channels=options.hidden_channels,
+        norm=options.norm,
+        dropout=options.dropout,
+        input_dropout=options.input_dropout,
+        decoupled=decoupled,
+        scratch=options.scratch(place),
+    )
+
+
+def make_loader(options: LazyGNNDeepOptions, cut: Cut, place: Place) -> Loader:
+    """Builds a loader of parts or of the whole graph."""
+    return options.load(cut, place, options.num_layers)
+
+
+METHOD = Method(
+    "residual blocks with a near and a lazily propagated far view; our most accurate",
+    "this library, docs/concepts/depth.md",
+    LazyGNNDeepOptions,
+    make_model,
+    make_loader,
+)

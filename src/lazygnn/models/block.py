@@ -1,0 +1,145 @@
+"""`LazyBlock`: a residual block that sees a node, its neighbors and the whole graph. Ours; not in the paper.
+
+`T` targets of a batch, `N` nodes of the graph, `H` hidden channels, `K` channels of a view.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from lazygnn.batch import Batch
+from lazygnn.errors import ConfigError, wrong_type
+from lazygnn.graph import Graph, check_graph
+from lazygnn.history import StoredHistory, on_disk, open_history
+from lazygnn.inference import by_columns, by_rows
+from lazygnn.models.layers import Linear, NormKind, make_norm, relu_dropout
+from lazygnn.ops import Adjacency, spmm
+from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation
+
+Far = LazyPropagation | ExactPropagation
+
+
+class LazyBlock(nn.Module):
+    """`h + W_2 dropout(relu(W_1 [u, A v, P_1 v, P_2 v, ...]))` with `u = norm(h)` and `v = u W_v`, or `v = u`.
+
+    `A v` is the sum over neighbors. Every `P` is a lazily propagated fixed point, which sees the whole graph. The
+    history of the first one stores its input and its solution for each node. In a mini-batch the halo of `A v` and of
+    `P_1 v` comes from it. No gradient flows into the halo.
+
+    Args:
+        channels: Width of `h`.
+        far: One or more propagations of `view_channels` columns. The first one reads the inputs of the halo, so open
+            its history with `halo_inputs=True` for mini-batches.
+        view_channels: Width of `v`; `None` takes `u` itself.
+        norm: Normalization of `h`.
+        dropout: Fraction of hidden units dropped in training.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        far: Far | Sequence[Far],
+        *,
+        view_channels: int | None = None,
+        norm: NormKind = "layer",
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        far = [far] if isinstance(far, nn.Module) else list(far)
+        if not far or not all(isinstance(one, Far) for one in far):
+            raise ConfigError(wrong_type("far", far, "give one or more `LazyPropagation`"))
+        width = channels if view_channels is None else view_channels
+        self.norm = make_norm(norm, channels)
+        self.narrow = None if view_channels is None else Linear(channels, view_channels, bias=False)
+        self.far = nn.ModuleList(far)
+        self.first = Linear(channels + (1 + len(far)) * width, channels)
+        self.last = Linear(channels, channels)
+        self.dropout = dropout
+
+    @classmethod
+    def for_graph(
+        cls,
+        graph: Graph,
+        channels: int,
+        *,
+        num_layers: int = 2,
+        alpha: float = 0.1,
+        beta: float = 0.1,
+        norm: NormKind = "layer",
+        dropout: float = 0.5,
+        device: torch.device | str = "cpu",
+    ) -> Self:
+        """Makes a block with a history for every node of a graph and steps fitted to it.
+
+        Args:
+            graph: The graph to train on.
+            channels: Width of `h`.
+            num_layers: Steps of a pass, as in `Batch.full(graph, num_layers)`.
+            alpha: Weight of the input in every step.
+            beta: Weight of the fresh input in the start value of a pass.
+            norm: Normalization of `h`.
+            dropout: Fraction of hidden units dropped in training.
+            device: Where the history lives; the block itself is moved with `.to(device)` as usual.
+        """
+        check_graph(graph)
+        history = open_history(graph.num_nodes, channels, Drift(beta), device=device, halo_inputs=True)
+        far = LazyPropagation(alpha, history).fit(graph.adj, num_layers)
+        return cls(channels, far, norm=norm, dropout=dropout)
+
+    def forward(self, h: Tensor, batch: Batch) -> Tensor:
+        """Computes the targets of a batch, [T, H] -> [T, H]; exact in evaluation mode, which needs a full batch."""
+        u = self.norm(h)
+        v = self._view(u)
+        first, *others = cast(list[Far], list(self.far))
+        near, far = first.views(v, batch)
+        return self._combine(h, u, near, far, *[one(v, batch) for one in others])
+
+    @torch.no_grad()
+    def infer(self, h: Tensor, adj: Adjacency, *, scratch: Path | None = None) -> Tensor:
+        """Computes all nodes exactly and in bounded device memory, [N, H] -> [N, H].
+
+        Args:
+            h: Input of all nodes, which may be in host memory or in a memory map; the result overwrites it.
+            adj: The matrix, on the compute device.
+            scratch: Folder for the views of all nodes, if these do not fit in memory.
+        """
+        device = adj.device
+
+        def copy(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> Tensor:
+            return by_rows(function, device, x, allocate=on_disk(scratch, name))
+
+        v = copy(lambda rows: self._view(self.norm(rows)), h, "block-0")
+        near = by_columns(partial(spmm, adj), copy(torch.clone, v, "block-1"), device, in_place=True)
+        views = [near]
+        for index, far in enumerate(cast(list[Far], list(self.far))):
+            views.append(far.infer(copy(torch.clone, v, f"block-{index + 2}"), adj, in_place=True))
+
+        def combine(rows: Tensor, *others: Tensor) -> Tensor:
+            return self._combine(rows, self.norm(rows), *others)
+
+        return by_rows(combine, device, h, *views, allocate=lambda *_: h)
+
+    def diagnose(self, adj: Adjacency) -> dict[str, float]:
+        """Returns the largest error of a stored solution, against the exact one for its stored input."""
+        errors = [
+            far.diagnose(adj, _no_input)["fixed_point_error"]
+            for far in self.far
+            if isinstance(far, LazyPropagation) and isinstance(far.features, StoredHistory)
+        ]
+        return {"fixed_point_error": max(errors)} if errors else {}
+
+    def _view(self, u: Tensor) -> Tensor:
+        return u if self.narrow is None else cast(Tensor, self.narrow(u))
+
+    def _combine(self, h: Tensor, u: Tensor, *views: Tensor) -> Tensor:
+        hidden = relu_dropout(self.first(torch.cat((u, *views), dim=1)), self.dropout, self.training)
+        out: Tensor = h + self.last(hidden)
+        return out
+
+
+def _no_input() -> Tensor:
+    raise AssertionError("a history of a block stores its inputs")

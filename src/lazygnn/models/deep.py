@@ -1,0 +1,148 @@
+"""A stack of lazy blocks beside the decoupled model. Ours; not in the paper.
+
+`T` targets of a batch, `N` nodes of the graph, `H` hidden channels, `C` outputs.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from lazygnn.batch import Batch, check_batch
+from lazygnn.graph import Graph
+from lazygnn.history import on_disk
+from lazygnn.inference import by_rows, evaluating
+from lazygnn.model import Model, weighted_loss
+from lazygnn.models.block import LazyBlock
+from lazygnn.models.decoupled import Decoupled
+from lazygnn.models.layers import Linear, NormKind, drop, make_norm, relu_dropout
+from lazygnn.models.parameters import parameters_by_layer
+from lazygnn.ops import Csr
+from lazygnn.task import Task
+
+# weights of the decoupled outputs that validation chooses from; of equal ones, the first
+SHARES = (0.5, 0.25, 0.75, 0.0, 1.0)
+
+
+class LazyStack(Model):
+    """`h_0 = dropout(relu(W_in x))`, then the blocks, then `W_out dropout(norm(h))`.
+
+    A decoupled model (`LazyGNN`) may be trained beside the stack, with a loss of its own. The outputs are
+    `(1 - share) stack + share decoupled`. The share is chosen on validation at every evaluation, like the best epoch,
+    so the model contains both: it does not lose to the decoupled one where labels are few.
+
+    Args:
+        in_channels: Width of the features.
+        out_channels: Number of outputs.
+        blocks: One or more, all with the same width.
+        hidden_channels: Width of the blocks.
+        norm: Normalization of the last `h`.
+        dropout: Fraction of hidden units dropped in training.
+        input_dropout: Fraction of input entries dropped in training; for sparse features, of the stored entries.
+        decoupled: Trained beside the stack; `None` for the stack alone.
+        scratch: Folder for the rows of all nodes in inference, if these do not fit in memory.
+    """
+
+    share: Tensor
+    replayable = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        blocks: Sequence[LazyBlock],
+        *,
+        hidden_channels: int,
+        norm: NormKind = "layer",
+        dropout: float = 0.5,
+        input_dropout: float = 0.0,
+        decoupled: Decoupled | None = None,
+        scratch: Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.first = Linear(in_channels, hidden_channels)
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = make_norm(norm, hidden_channels)
+        self.last = Linear(hidden_channels, out_channels)
+        self.decoupled = decoupled
+        self.dropout = dropout
+        self.input_dropout = input_dropout
+        self.scratch = scratch
+        self.register_buffer("share", torch.tensor(0.0 if decoupled is None else SHARES[0]))
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Returns the outputs of the targets, [T, C]."""
+        stack = self._stack(batch)
+        return stack if self.decoupled is None else torch.lerp(stack, self.decoupled(batch), self.share)
+
+    def loss(self, batch: Batch, task: Task) -> Tensor:
+        """Returns the loss of the stack plus that of the decoupled model; neither depends on the other."""
+        loss = weighted_loss(self._stack(batch), batch, task)
+        return loss if self.decoupled is None else loss + self.decoupled.loss(batch, task)
+
+    def fill(self, batch: Batch) -> None:
+        """Stores a first history for the targets of a batch, in every block."""
+        with torch.no_grad():
+            self._stack(batch)
+        if self.decoupled is not None:
+            self.decoupled.fill(batch)
+
+    @torch.no_grad()
+    def infer(self, graph: Graph) -> Tensor:
+        """Returns the exact outputs of every node, [N, C], on the device of the graph, block by block."""
+        share = float(self.share)
+        if self.decoupled is None or share == 0:
+            return self._infer_stack(graph)
+        decoupled = self.decoupled.infer(graph)
+        return decoupled if share == 1 else torch.lerp(self._infer_stack(graph), decoupled, share)
+
+    @torch.no_grad()
+    def select(self, graph: Graph, score: Callable[[Tensor], float]) -> Tensor:
+        """Chooses the share of the decoupled outputs with the best validation score, and returns those outputs."""
+        stack = self._infer_stack(graph)
+        if self.decoupled is None:
+            return stack
+        decoupled = self.decoupled.infer(graph)
+        best = max(SHARES, key=lambda share: score(torch.lerp(stack, decoupled, share)))
+        self.share.fill_(best)
+        return torch.lerp(stack, decoupled, best)
+
+    @torch.no_grad()
+    def diagnose(self, graph: Graph) -> dict[str, float]:
+        """Returns the largest error of a stored solution over the blocks and the decoupled model."""
+        adj = graph.adj.to(self.device)
+        blocks = cast(list[LazyBlock], list(self.blocks))
+        errors = [found["fixed_point_error"] for block in blocks if (found := block.diagnose(adj))]
+        if self.decoupled is not None and (found := self.decoupled.diagnose(graph)):
+            errors.append(found["fixed_point_error"])
+        return {"fixed_point_error": max(errors)} if errors else {}
+
+    def layer_parameters(self) -> list[list[nn.Parameter]]:
+        """Returns the weights layer by layer, those of the decoupled model last."""
+        layers = parameters_by_layer([self.first, *self.blocks, self.last], [])
+        layers[-1].extend(self.norm.parameters())
+        return layers if self.decoupled is None else layers + self.decoupled.layer_parameters()
+
+    def _stack(self, batch: Batch) -> Tensor:
+        check_batch(batch)
+        h = self._enter(drop(batch.x, self.input_dropout, self.training))
+        for block in self.blocks:
+            h = block(h, batch)
+        return self._leave(h)
+
+    def _infer_stack(self, graph: Graph) -> Tensor:
+        adj = graph.adj.to(self.device)
+        with evaluating(self):
+            h = by_rows(self._enter, self.device, graph.x, allocate=on_disk(self.scratch, "stack"))
+            for block in cast(list[LazyBlock], list(self.blocks)):
+                h = block.infer(h, adj, scratch=self.scratch)
+            return by_rows(self._leave, self.device, h)
+
+    def _enter(self, x: Tensor | Csr) -> Tensor:
+        return relu_dropout(self.first(x), self.dropout, self.training)
+
+    def _leave(self, h: Tensor) -> Tensor:
+        out: Tensor = self.last(nn.functional.dropout(self.norm(h), self.dropout, self.training))
+        return out
