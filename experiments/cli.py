@@ -9,6 +9,7 @@ from common.summary import Summary
 from common.tables import outdated
 from experiments import baselines as baselines_experiment
 from experiments import demo as demo_experiment
+from experiments import depth as depth_experiment
 from experiments import minibatch as minibatch_experiment
 from experiments import oscillation as oscillation_experiment
 from experiments import planetoid as planetoid_experiment
@@ -73,6 +74,25 @@ def baselines(
 ) -> None:
     """Compares all methods on arxiv and wordnet: accuracy, time, memory."""
     _show(baselines_experiment.main(seeds, most_epochs, root, device, workers), "baselines", save)
+
+
+@app.command()
+def depth(
+    seeds: Seeds = 3,
+    case: Annotated[list[str] | None, typer.Option(help="A row of the table; default: all.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="A graph; default: all but the Planetoid graphs.")] = None,
+    root: Root = None,
+    device: Device = "auto",
+    workers: Workers = 1,
+    save: Save = False,
+) -> None:
+    """Compares the deep model with all others, with one rule for every graph."""
+    known = depth_experiment.DATASETS | depth_experiment.PLANETOID
+    _check("--case", case or [], list(depth_experiment.CASES))
+    _check("--dataset", dataset or [], list(known))
+    cases, datasets = case or list(depth_experiment.CASES), dataset or list(depth_experiment.DATASETS)
+    name = "depth-planetoid" if set(datasets) <= set(depth_experiment.PLANETOID) else "depth"
+    _show(depth_experiment.main(seeds, cases, datasets, root, device, workers), name, save)
 
 
 @app.command()

@@ -18,6 +18,7 @@ from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.preparation import describe_parts
 from lazygnn.commands.show import show_run
 from lazygnn.config import parse_assignments, read_options
+from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.history import HistoryFileError
 from lazygnn.methods import methods_with, resolve
@@ -148,8 +149,12 @@ def train(
             "give a method and a data set, such as `lazygnn train lazygnn wordnet-small`, or `--resume RUN`"
         )
     values = ({} if config is None else read_options(config)) | parse_assignments(set_ or [])
-    resolved = resolve(method, dataset, values, seed=seed or 0, device="auto" if device is None else device, root=root)
-    typer.echo(json.dumps(commands.train(resolved, out, quiet=quiet)))
+    place: dict[str, Any] = {"seed": seed or 0, "device": "auto" if device is None else device, "root": root}
+    # refuses wrong options before the graph is loaded
+    resolve(method, dataset, values, **place)
+    graph = load_graph(dataset, root)
+    resolved = resolve(method, dataset, values, graph=graph, **place)
+    typer.echo(json.dumps(commands.train(resolved, out, graph=graph, quiet=quiet)))
 
 
 @app.command()

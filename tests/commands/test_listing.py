@@ -62,7 +62,7 @@ def test_an_unknown_data_set_is_refused(dataset: Path, tmp_path: Path, monkeypat
     with pytest.raises(GraphError, match=r"^unknown data set `nosuch`: no file `.*env/nosuch.npz`"):
         options_of("lazygnn", "nosuch")
     # a data set without a recipe for this method, one that only has a recipe, and a file
-    for name, source in (("reddit", "default recipe"), ("arxiv", "recipe for arxiv"), (str(dataset), "default recipe")):
+    for name, source in (("reddit", "default recipe"), ("arxiv", "recipe for arxiv"), (str(dataset), "rule for block")):
         out = options_of("lazygnn", name)
         assert f"training, {source}" in out
         assert f"lazygnn, {source}" in out

@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "training": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops"},
     "run": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops", "training"},
     "commands": LIBRARY | {"methods", "training", "run"},
-    "cli": {"errors", "config", "history", "partitioning", "methods", "run", "commands"},
+    "cli": {"errors", "config", "data", "history", "partitioning", "methods", "run", "commands"},
 }
 # these may import everything
 ENTRY_POINTS = {"__init__", "__main__"}

@@ -72,12 +72,12 @@ def test_an_unknown_method_names_the_nearest_or_all() -> None:
         resolve("GCN", "cora", {})
     with pytest.raises(ConfigError, match=r"unknown method `xyz`; choose one of: mlp, appnp"):
         recipe("xyz", "cora")
-    with pytest.raises(ConfigError, match=r"unknown method `xyz`; choose one of: mlp, appnp, lazygnn, lazygnn-paper"):
+    with pytest.raises(ConfigError, match=r"unknown method `xyz`; choose one of: mlp, appnp, lazygnn, lazygnn-deep"):
         resolve("xyz", "cora", {})
 
 
 def test_an_option_of_other_methods_lists_them() -> None:
-    owners = "lazygnn, lazygnn-paper, gcn-gas, gcnii-gas, appnp-gas, cluster-gcn"
+    owners = "lazygnn, lazygnn-deep, lazygnn-paper, gcn-gas, gcnii-gas, appnp-gas, cluster-gcn"
     assert ", ".join(methods_with("num_parts")) == owners
     with pytest.raises(
         ConfigError, match=f"^method `gcn` has no option `num_parts`; methods that accept it: {owners}$"

@@ -1,5 +1,6 @@
 """Lists the methods and data sets, and the options and recipes of a method."""
 
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -7,7 +8,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from lazygnn.config import Options, TrainerOptions, allowed
-from lazygnn.data.datasets import EMBEDDED, find_graph, unknown_dataset
+from lazygnn.data.datasets import EMBEDDED, find_graph, load_graph, unknown_dataset
 from lazygnn.data.download import SOURCES
 from lazygnn.methods import METHODS, find_method, recipe, recipe_for, recipe_names
 
@@ -26,9 +27,14 @@ def list_options(method: str, dataset: str, root: str | None, console: Console) 
     options = find_method(method).options
     _check_dataset(dataset, root)
     name = recipe_for(method, dataset)
-    source = "default recipe" if name == "default" else f"recipe for {name}"
+    source, graph = "default recipe" if name == "default" else f"recipe for {name}", None
+    if name == "default" and find_method(method).adapt is not None and find_graph(dataset, root) is not None:
+        graph, source = load_graph(dataset, root), f"rule for {Path(dataset).stem}"
+    values = recipe(method, dataset, graph=graph)
     for group, fields in (("training", TrainerOptions), (method, options)):
-        console.print(_options_table(f"{group}, {source}", fields, recipe(method, dataset)))
+        console.print(_options_table(f"{group}, {source}", fields, values))
+    if name == "default" and graph is None and find_method(method).adapt is not None:
+        console.print("on a graph without a recipe, defaults follow from the graph: give its path to see them")
     console.print(_recipes_line(method), soft_wrap=True, highlight=False)
 
 

@@ -6,7 +6,7 @@ from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.loader import FullLoader
 from lazygnn.methods.base import Cut, Method, Place
-from lazygnn.methods.mlp import MLPOptions, transform_and
+from lazygnn.methods.mlp import MLPOptions, adapt, transform_and
 from lazygnn.model import Model
 from lazygnn.propagation import ExactPropagation
 
@@ -34,4 +34,5 @@ METHOD = Method(
     APPNPOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

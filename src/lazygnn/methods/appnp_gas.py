@@ -4,7 +4,7 @@ from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.methods.appnp import APPNPOptions
 from lazygnn.methods.base import Cut, Method, Place
-from lazygnn.methods.mlp import transform_and
+from lazygnn.methods.mlp import adapt, transform_and
 from lazygnn.methods.options import GASOptions
 from lazygnn.model import Model
 from lazygnn.propagation import HistoricalPropagation
@@ -31,4 +31,5 @@ METHOD = Method(
     APPNPGASOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from pydantic import Field
@@ -48,6 +48,31 @@ class Cut:
     seed: int
 
 
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a graph before training; the defaults of a method follow from it.
+
+    Attributes:
+        num_nodes: Number of nodes.
+        num_train: Number of training nodes.
+        in_channels: Width of the features.
+    """
+
+    num_nodes: int
+    num_train: int
+    in_channels: int
+
+    @staticmethod
+    def of(graph: Graph) -> "Facts":
+        """Returns the facts of a graph."""
+        return Facts(graph.num_nodes, graph.num_train, graph.in_channels)
+
+    @property
+    def scarcity(self) -> float:
+        """Returns how scarce labels are beside the features, in [0, 1]; 1 means at most ten labels per feature."""
+        return min(1.0, 10 * self.in_channels / self.num_train)
+
+
 class MethodOptions(Options):
     """The options that every method has, and the methods that `build` calls on all options."""
 
@@ -84,6 +109,8 @@ class Method(Generic[OptionsT]):
         model: Builds the model for a graph.
         loader: Builds the loader of the training batches.
         prepare: Changes the graph before model and loader see it, in training and in inference.
+        adapt: Returns the values of its own that follow from the facts of a graph, beside those of `rule`; `None` for
+            a method without a rule.
     """
 
     summary: str
@@ -92,3 +119,4 @@ class Method(Generic[OptionsT]):
     model: Callable[[OptionsT, Graph, Place], Model]
     loader: Callable[[OptionsT, Cut, Place], Loader]
     prepare: Callable[[OptionsT, Graph], Graph] = _unchanged
+    adapt: Callable[[Facts], dict[str, Any]] | None = None

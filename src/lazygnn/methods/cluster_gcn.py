@@ -7,7 +7,7 @@ from pydantic import Field
 from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.methods.base import Cut, Method, Place
-from lazygnn.methods.gcn import GCNOptions, make_gcn
+from lazygnn.methods.gcn import GCNOptions, adapt, make_gcn
 from lazygnn.methods.options import ClusterOptions
 from lazygnn.model import Model
 from lazygnn.models import ClusterGCN
@@ -36,4 +36,5 @@ METHOD = Method(
     ClusterGCNOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

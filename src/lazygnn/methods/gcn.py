@@ -1,6 +1,7 @@
 """GCN: graph convolutions over the whole graph; https://arxiv.org/abs/1609.02907."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field
 
@@ -8,7 +9,7 @@ from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.history import History
 from lazygnn.loader import FullLoader
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Cut, Facts, Method, Place
 from lazygnn.methods.options import LayerOptions
 from lazygnn.model import Model
 from lazygnn.models import GCN
@@ -44,10 +45,17 @@ def make_loader(options: GCNOptions, cut: Cut, place: Place) -> Loader:  # noqa:
     return FullLoader(cut.graph, options.num_layers)
 
 
+def adapt(facts: Facts) -> dict[str, Any]:
+    """Adds a layer and batch normalization where labels are plentiful."""
+    plentiful = facts.scarcity < 0.5
+    return {"num_layers": 3 if plentiful else 2, "norm": "batch" if plentiful else "none"}
+
+
 METHOD = Method(
     "convolutions over the whole graph",
     "Kipf and Welling, Semi-Supervised Classification with Graph Convolutional Networks, ICLR 2017",
     GCNOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

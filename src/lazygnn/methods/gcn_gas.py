@@ -3,7 +3,7 @@
 from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.methods.base import Cut, Method, Place
-from lazygnn.methods.gcn import GCNOptions, make_gcn
+from lazygnn.methods.gcn import GCNOptions, adapt, make_gcn
 from lazygnn.methods.options import GASOptions
 from lazygnn.model import Model
 
@@ -28,4 +28,5 @@ METHOD = Method(
     GCNGASOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

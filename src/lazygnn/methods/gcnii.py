@@ -1,12 +1,13 @@
 """GCNII: deep graph convolutions that add their input in each layer; https://arxiv.org/abs/2007.02133."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field
 
 from lazygnn.graph import Graph
 from lazygnn.history import History
-from lazygnn.methods.base import Method, Place
+from lazygnn.methods.base import Facts, Method, Place
 from lazygnn.methods.gcn import GCNOptions, make_loader
 from lazygnn.model import Model
 from lazygnn.models import GCNII
@@ -45,10 +46,16 @@ def make_model(options: GCNIIOptions, graph: Graph, place: Place) -> Model:  # n
     return make_gcnii(options, graph)
 
 
+def adapt(facts: Facts) -> dict[str, Any]:
+    """Takes eight layers, with batch normalization where labels are plentiful."""
+    return {"num_layers": 8, "norm": "batch" if facts.scarcity < 0.5 else "none"}
+
+
 METHOD = Method(
     "deep convolutions that add their input in each layer, over the whole graph",
     "Chen et al., Simple and Deep Graph Convolutional Networks, ICML 2020",
     GCNIIOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

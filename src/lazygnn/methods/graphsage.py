@@ -1,16 +1,19 @@
 """GraphSAGE: layers over sampled neighbors; https://arxiv.org/abs/1706.02216."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, PositiveInt
 
 from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.loader import NeighborLoader
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Cut, Facts, Method, Place
 from lazygnn.methods.options import BatchOptions, LayerOptions
 from lazygnn.model import Model
 from lazygnn.models import SAGE
+
+# nodes up to which a pass over all neighbors is faster than sampling
+_WHOLE = 300_000
 
 
 class SAGEOptions(LayerOptions, BatchOptions):
@@ -41,10 +44,21 @@ def make_loader(options: SAGEOptions, cut: Cut, place: Place) -> Loader:  # noqa
     return NeighborLoader(cut.graph, options.num_neighbors, batch_size=options.batch_size, seed=cut.seed)
 
 
+def adapt(facts: Facts) -> dict[str, Any]:
+    """Adds a layer and batch normalization where labels are plentiful; samples neighbors of a large graph alone."""
+    plentiful = facts.scarcity < 0.5
+    norm, depth = ("batch", 3) if plentiful else ("none", 2)
+    if facts.num_nodes <= _WHOLE:
+        return {"num_neighbors": [-1] * depth, "norm": norm}
+    # a batch at a time updates the weights far more often than a pass over the whole graph
+    return {"num_neighbors": [5, 10, 15][-depth:], "norm": norm, "batch_size": 8192, "epochs": 30, "warmup_epochs": 1}
+
+
 METHOD = Method(
     "means over sampled neighbors, beside the node itself",
     "Hamilton et al., Inductive Representation Learning on Large Graphs, NeurIPS 2017",
     SAGEOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

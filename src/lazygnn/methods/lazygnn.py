@@ -12,7 +12,7 @@ from lazygnn.history import History, NoHistory
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.methods.appnp import APPNPOptions
 from lazygnn.methods.base import Cut, Method, Place
-from lazygnn.methods.mlp import transform_and
+from lazygnn.methods.mlp import adapt, transform_and
 from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOptions, default_beta
 from lazygnn.model import Model
 from lazygnn.propagation import Drift, LazyPropagation, Mix
@@ -149,4 +149,5 @@ METHOD = Method(
     LazyGNNOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

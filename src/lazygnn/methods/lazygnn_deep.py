@@ -1,6 +1,6 @@
 """LazyGNN-deep: a stack of lazy blocks, each with a near and a far view, beside the decoupled model. Ours."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from pydantic import Field
@@ -9,13 +9,16 @@ from lazygnn.batch import Loader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, NoHistory
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Cut, Facts, Method, Place
 from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOptions, LayerOptions, default_beta
 from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled, LazyBlock, LazyStack
 from lazygnn.models.block import Far
 from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Response
 from lazygnn.propagation.response import default_level
+
+# nodes from which the time of eight blocks outweighs what they gain
+_LARGE = 500_000
 
 Alpha = Annotated[float, Field(ge=-1, le=1)]
 
@@ -130,10 +133,17 @@ def make_loader(options: LazyGNNDeepOptions, cut: Cut, place: Place) -> Loader:
     return options.load(cut, place, options.num_layers)
 
 
+def adapt(facts: Facts) -> dict[str, Any]:
+    """Takes two blocks where labels are scarce and eight where they are plentiful, four on a large graph."""
+    most = 8 if facts.num_nodes <= _LARGE else 4
+    return {"num_blocks": round(most - (most - 2) * facts.scarcity)}
+
+
 METHOD = Method(
     "residual blocks with a near and a lazily propagated far view; our most accurate",
     "this library, docs/concepts/depth.md",
     LazyGNNDeepOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from lazygnn.methods.base import Method
 from lazygnn.methods.lazygnn import LazyGNNOptions, make_loader, make_model
+from lazygnn.methods.mlp import adapt
 
 
 class PaperOptions(LazyGNNOptions):
@@ -23,4 +24,5 @@ METHOD = Method(
     PaperOptions,
     make_model,
     make_loader,
+    adapt=adapt,
 )

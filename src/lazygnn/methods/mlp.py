@@ -1,13 +1,14 @@
 """A multi-layer perceptron on the features; methods that propagate its output build on this file."""
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.loader import FullLoader
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Cut, Facts, Method, Place
 from lazygnn.methods.options import LayerOptions
 from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
@@ -54,4 +55,17 @@ def make_loader(options: MLPOptions, cut: Cut, place: Place) -> Loader:  # noqa:
     return FullLoader(cut.graph, num_layers=0)
 
 
-METHOD = Method("a multi-layer perceptron that does not use the edges", "-", MLPOptions, make_model, make_loader)
+def adapt(facts: Facts) -> dict[str, Any]:
+    """Adds a layer and batch normalization where labels are plentiful."""
+    plentiful = facts.scarcity < 0.5
+    return {"mlp_layers": 3 if plentiful else 2, "norm": "batch" if plentiful else "none"}
+
+
+METHOD = Method(
+    "a multi-layer perceptron that does not use the edges",
+    "-",
+    MLPOptions,
+    make_model,
+    make_loader,
+    adapt=adapt,
+)

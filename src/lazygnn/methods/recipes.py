@@ -8,7 +8,9 @@ from typing import Any
 from lazygnn import methods
 from lazygnn.config import Config, Options, TrainerOptions, check_options, nearest, read_toml, rename, split_options
 from lazygnn.errors import ConfigError, wrong_type
-from lazygnn.methods.base import Method
+from lazygnn.graph import Graph, check_graph
+from lazygnn.methods.base import Facts, Method
+from lazygnn.methods.rule import rule
 
 
 def find_method(name: str) -> Method[Any]:
@@ -27,10 +29,16 @@ def methods_with(option: str) -> list[str]:
     ]
 
 
-def recipe(method: str, dataset: str) -> dict[str, Any]:
-    """Returns the published or tuned values for a method on a data set; without any, those of the `default` table."""
+def recipe(method: str, dataset: str, *, graph: Graph | None = None, values: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Returns the published or tuned values for a method on a data set.
+
+    Without any, the values follow from the graph by `rule`. Without a graph they are those of the `default` table.
+    """
     tables = _recipes(method)
-    return tables[_table_for(dataset, tables)]
+    name = _table_for(dataset, tables)
+    if name != "default" or graph is None or find_method(method).adapt is None:
+        return tables[name]
+    return rule(find_method(method), Facts.of(graph), values)
 
 
 def recipe_for(method: str, dataset: str) -> str:
@@ -43,13 +51,23 @@ def recipe_names(method: str) -> list[str]:
     return [name for name in _recipes(method) if name != "default"]
 
 
-def resolve(method: str, dataset: str | Path, values: Mapping[str, Any] = {}, **run: Any) -> Config:
+def resolve(
+    method: str,
+    dataset: str | Path,
+    values: Mapping[str, Any] = {},
+    *,
+    graph: Graph | None = None,
+    use_recipe: bool = True,
+    **run: Any,
+) -> Config:
     """Returns a complete configuration.
 
     Args:
         method: A name in `METHODS`.
         dataset: A name or a path.
         values: Options by name; they override the recipe, which overrides the defaults.
+        graph: The graph to train on. If the method has no recipe for the data set, its defaults follow from the graph.
+        use_recipe: Whether to take the recipe for the data set, if there is one.
         run: `seed`, `device` and `root`.
     """
     options = find_method(method).options
@@ -57,9 +75,12 @@ def resolve(method: str, dataset: str | Path, values: Mapping[str, Any] = {}, **
         raise ConfigError(wrong_type("dataset", dataset, "give a name or a path, and the graph itself to `build`"))
     if not isinstance(values, Mapping):
         raise ConfigError(wrong_type("values", values, 'give options by name, such as `{"epochs": 100}`'))
+    if graph is not None:
+        check_graph(graph)
     dataset = str(dataset)
     _check_owner(values, method)
-    groups = split_options(recipe(method, dataset) | dict(values), {"trainer": TrainerOptions, "model": options})
+    chosen = recipe(method, dataset if use_recipe else "default", graph=graph, values=values) | dict(values)
+    groups = split_options(chosen, {"trainer": TrainerOptions, "model": options})
     # only what the user set is refused: a recipe may set more than a run needs
     for name, reason in groups["model"].ignored().items():
         if name in values:

@@ -1,9 +1,11 @@
 """SIGN: an MLP on the features of several hops, propagated before training; https://arxiv.org/abs/2004.11198."""
 
+from typing import Any
+
 from pydantic import Field
 
 from lazygnn.graph import Graph
-from lazygnn.methods.base import Method, Place
+from lazygnn.methods.base import Facts, Method, Place
 from lazygnn.methods.options import LayerOptions
 from lazygnn.methods.sgc import SGCOptions, make_loader
 from lazygnn.model import Model
@@ -37,6 +39,11 @@ def prepare(options: SIGNOptions, graph: Graph) -> Graph:
     return stack_features(graph, options.num_layers)
 
 
+def adapt(facts: Facts) -> dict[str, Any]:
+    """Takes three hops, with batch normalization where labels are plentiful."""
+    return {"num_layers": 3, "norm": "batch" if facts.scarcity < 0.5 else "none"}
+
+
 METHOD = Method(
     "an MLP on the features of several hops, propagated before training",
     "Frasca, Rossi et al., SIGN: Scalable Inception Graph Neural Networks, 2020",
@@ -44,4 +51,5 @@ METHOD = Method(
     make_model,
     make_loader,
     prepare,
+    adapt=adapt,
 )

@@ -1,0 +1,61 @@
+"""The defaults for a graph that has no recipe: they follow from what is known before training.
+
+A model with many features and few labels memorizes its training nodes, whatever the graph. What counts is the number of
+labels per feature, so `Facts.scarcity` decides:
+
+- Scarce labels: half of the input entries are dropped, and the model is shallow.
+- Plentiful labels: no input is dropped, the model is deeper, and it trains twice as long.
+
+Everything else is the same for every graph: 256 channels, dropout 0.5, AdamW with a learning rate that rises for 20
+epochs and then falls to zero along a cosine. Without the rise, deep models stay behind on graphs where structure
+matters more than features. Values were chosen by validation on ten graphs; docs/concepts/depth.md has the figures.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from lazygnn.config import TrainerOptions
+from lazygnn.methods.base import Facts, Method, MethodOptions
+
+_EPOCHS = 300
+_WARMUP = 20
+# evaluations of a run: more of them find a better epoch, and take longer
+_EVALUATIONS = 100
+
+
+def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Returns the values of a method for a graph that it has no recipe for.
+
+    Args:
+        method: One with `adapt`.
+        facts: What is known of the graph.
+        values: What the user sets; a run with several batches in an epoch takes fewer epochs.
+    """
+    assert method.adapt is not None
+    batches = _batches_per_epoch(values)
+    # each batch updates the weights; noise between batches costs some of what the updates gain
+    epochs = 10 * math.ceil(_EPOCHS * (2 - facts.scarcity) / math.sqrt(batches) / 10)
+    general = {
+        "epochs": epochs,
+        "lr": 0.003,
+        "optimizer": "adamw",
+        "weight_decay": 1e-4,
+        "schedule": "cosine",
+        "warmup_epochs": math.ceil(_WARMUP / batches),
+        "eval_every": max(1, epochs // _EVALUATIONS),
+        "hidden_channels": 256,
+        "dropout": 0.5,
+        "input_dropout": round(facts.scarcity / 2, 1),
+    }
+    options: type[MethodOptions] = method.options
+    known = TrainerOptions.model_fields.keys() | options.model_fields.keys()
+    return {name: value for name, value in general.items() if name in known} | method.adapt(facts)
+
+
+def _batches_per_epoch(values: Mapping[str, Any]) -> int:
+    parts, per_batch = (values.get(name, 1) for name in ("num_parts", "parts_per_batch"))
+    # a value of another type is refused when the options are checked
+    if not all(isinstance(number, int) and number > 0 for number in (parts, per_batch)):
+        return 1
+    return int(-(-parts // per_batch))

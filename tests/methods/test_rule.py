@@ -1,0 +1,86 @@
+from typing import Any
+
+import pytest
+
+from lazygnn.config import TrainerOptions
+from lazygnn.errors import GraphError
+from lazygnn.graph import Graph
+from lazygnn.methods import METHODS, resolve
+from lazygnn.methods.base import Facts
+from lazygnn.methods.rule import rule
+
+RULED = [name for name, method in METHODS.items() if method.adapt is not None]
+SCARCE = Facts(num_nodes=2_708, num_train=140, in_channels=1_433)
+PLENTIFUL = Facts(num_nodes=100_000, num_train=60_000, in_channels=100)
+LARGE = Facts(num_nodes=2_000_000, num_train=200_000, in_channels=100)
+
+
+def values_of(method: str, facts: Facts, **values: Any) -> dict[str, Any]:
+    return rule(METHODS[method], facts, values)
+
+
+@pytest.mark.parametrize("facts", [SCARCE, PLENTIFUL, LARGE])
+@pytest.mark.parametrize("method", RULED)
+def test_every_value_is_an_option_of_the_method_that_passes_its_checks(method: str, facts: Facts) -> None:
+    values = values_of(method, facts)
+    assert {"epochs", "lr"} <= values.keys()
+    config = resolve(method, "mine", values)
+    for name, value in values.items():
+        owner = config.trainer if name in TrainerOptions.model_fields else config.model
+        assert getattr(owner, name) == value
+
+
+def test_every_method_that_learns_has_a_rule() -> None:
+    assert set(METHODS) - set(RULED) == {"label-propagation"}
+
+
+@pytest.mark.parametrize(
+    ("in_channels", "num_train", "scarcity"), [(10, 1000, 0.1), (100, 1000, 1.0), (5000, 1000, 1.0), (1, 10_000, 0.001)]
+)
+def test_scarcity_counts_features_per_label_up_to_one(in_channels: int, num_train: int, scarcity: float) -> None:
+    assert Facts(10_000, num_train, in_channels).scarcity == pytest.approx(scarcity)
+
+
+def test_scarce_labels_drop_inputs_and_plentiful_ones_train_deeper_and_longer() -> None:
+    scarce, plentiful = (values_of("lazygnn-deep", facts) for facts in (SCARCE, PLENTIFUL))
+    assert (scarce["input_dropout"], scarce["num_blocks"], scarce["epochs"]) == (0.5, 2, 300)
+    assert (plentiful["input_dropout"], plentiful["num_blocks"], plentiful["epochs"]) == (0.0, 8, 600)
+    assert values_of("lazygnn-deep", LARGE)["num_blocks"] == 4
+
+
+def test_between_the_two_nothing_jumps() -> None:
+    labels = [50_000, 40_000, 30_000, 20_000, 15_000, 12_000, 11_000, 10_000]
+    found = [values_of("lazygnn-deep", Facts(100_000, number, 1_000)) for number in labels]
+    for name, most in {"input_dropout": 0.2, "num_blocks": 2, "epochs": 80}.items():
+        values = [each[name] for each in found]
+        assert values in (sorted(values), sorted(values, reverse=True))
+        assert max(abs(after - before) for before, after in zip(values, values[1:], strict=False)) <= most
+
+
+def test_more_batches_take_fewer_epochs_and_a_shorter_warmup() -> None:
+    one, ten = values_of("lazygnn", PLENTIFUL), values_of("lazygnn", PLENTIFUL, num_parts=60, parts_per_batch=6)
+    assert (one["epochs"], one["warmup_epochs"]) == (600, 20)
+    assert (ten["epochs"], ten["warmup_epochs"]) == (190, 2)
+    # refused elsewhere
+    assert values_of("lazygnn", PLENTIFUL, num_parts="many") == one
+
+
+def test_a_large_graph_is_sampled_and_a_small_one_is_not() -> None:
+    assert values_of("graphsage", PLENTIFUL)["num_neighbors"] == [-1, -1, -1]
+    assert values_of("graphsage", SCARCE)["num_neighbors"] == [-1, -1]
+    assert values_of("graphsage", LARGE)["batch_size"] == 8192
+
+
+def test_a_graph_gives_the_defaults_where_there_is_no_recipe(block_graph: Graph) -> None:
+    by_rule = resolve("lazygnn-deep", "mine", graph=block_graph)
+    assert by_rule.trainer.epochs == values_of("lazygnn-deep", Facts.of(block_graph))["epochs"]
+    assert resolve("lazygnn-deep", "mine", {"epochs": 7}, graph=block_graph).trainer.epochs == 7
+    # recipes of the authors come first, unless they are not wanted
+    assert resolve("gcn", "cora", graph=block_graph) == resolve("gcn", "cora")
+    assert resolve("gcn", "cora", graph=block_graph, use_recipe=False).trainer.optimizer == "adamw"
+    assert resolve("label-propagation", "mine", graph=block_graph) == resolve("label-propagation", "mine")
+
+
+def test_what_is_not_a_graph_is_refused() -> None:
+    with pytest.raises(GraphError, match="graph"):
+        resolve("gcn", "mine", graph="cora.npz")  # type: ignore[arg-type]
