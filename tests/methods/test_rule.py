@@ -1,3 +1,4 @@
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -54,7 +55,7 @@ def test_between_the_two_nothing_jumps() -> None:
     for name, most in {"input_dropout": 0.2, "num_blocks": 2, "epochs": 80}.items():
         values = [each[name] for each in found]
         assert values in (sorted(values), sorted(values, reverse=True))
-        assert max(abs(after - before) for before, after in zip(values, values[1:], strict=False)) <= most
+        assert max(abs(after - before) for before, after in pairwise(values)) <= most
 
 
 def test_more_batches_take_fewer_epochs_and_a_shorter_warmup() -> None:
