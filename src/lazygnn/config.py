@@ -62,7 +62,10 @@ class TrainerOptions(Options):
     diagnose_every: int = Field(20, ge=0, description="epochs between diagnoses of the histories; 0 means never")
     checkpoint_every: int | None = Field(None, ge=1, description="batches between checkpoints")
     checkpoint_minutes: float = Field(10.0, gt=0, description="minutes between checkpoints")
-    metric: str = Field("auto", description="accuracy, micro-f1, roc-auc or r2; auto means the metric of the task")
+    metric: str = Field(
+        "auto",
+        description="accuracy, micro-f1, macro-f1, roc-auc, average-precision or r2; auto means the metric of the task",
+    )
     precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="arithmetic of a training step")
     cuda_graphs: Literal["auto", "off"] = Field("auto", description="replay repeated training steps on a GPU")
     compile: bool = Field(False, description="compile the MLP with `torch.compile` on a GPU")

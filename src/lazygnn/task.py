@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 TaskKind = Literal["single-label", "multi-label", "regression"]
 METRICS: dict[TaskKind, tuple[str, ...]] = {
-    "single-label": ("accuracy",),
-    "multi-label": ("micro-f1", "roc-auc"),
+    "single-label": ("accuracy", "micro-f1", "macro-f1", "roc-auc", "average-precision"),
+    "multi-label": ("micro-f1", "macro-f1", "roc-auc", "average-precision"),
     "regression": ("r2",),
 }
 

@@ -75,8 +75,12 @@ def test_a_folder_in_use_is_refused(dataset: Path, tmp_path: Path, configure: Co
 
 
 def test_a_diverging_loss_is_a_configuration_error(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    diverging = {"lr": 1e30, "epochs": 20}
     with pytest.raises(ConfigError, match=r"the loss is (nan|inf) in epoch \d+; lower `lr` or set `clip_norm`"):
-        commands.train(configure(dataset, "mlp", lr=1e30, epochs=20), tmp_path / "run", quiet=True)
+        commands.train(configure(dataset, "mlp", eval_every=20, **diverging), tmp_path / "run", quiet=True)
+    # an evaluation finds it earlier
+    with pytest.raises(ConfigError, match=r"the outputs of split `train` hold -?(nan|inf) .*; lower `lr` or set `clip"):
+        commands.train(configure(dataset, "mlp", **diverging), tmp_path / "other", quiet=True)
 
 
 def test_multi_label_and_regression_tasks_are_trained(

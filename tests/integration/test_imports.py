@@ -10,7 +10,7 @@ import pytest
 import lazygnn
 
 SOURCE = Path(lazygnn.__file__).parent
-HEAVY = ("matplotlib", "torch_geometric", "torchmetrics", "ogb", "pymetis", "triton", "scipy", "pyarrow", "pandas")
+HEAVY = ("matplotlib", "torch_geometric", "sklearn", "ogb", "pymetis", "triton", "scipy", "pyarrow", "pandas")
 
 LOWEST = {"errors", "files", "ops", "config", "task", "checks", "fixed_point", "inference"}
 GRAPHS = LOWEST | {"graph", "batch", "model", "history", "partitioning", "transforms"}

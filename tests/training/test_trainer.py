@@ -148,6 +148,31 @@ def test_the_weights_with_the_best_validation_score_are_restored() -> None:
     assert [report.scores["val"] for report in reports if report.scores] == [0.3, 0.8, 0.8, 0.5, 0.7]
 
 
+class Planned(Scripted):
+    """A model whose second logits of every four nodes are given, for each number of training steps."""
+
+    def __init__(self, logits: list[list[float]]) -> None:
+        super().__init__([])
+        self.logits = logits
+
+    def infer(self, graph: Graph) -> Tensor:
+        second = torch.tensor(self.logits[int(self.steps) - 1] * 3)
+        return torch.stack((torch.zeros(graph.num_nodes), second), dim=1)
+
+
+@pytest.mark.parametrize(
+    ("metric", "best", "found"), [("accuracy", 1, 0.75), ("roc-auc", 2, 1.0), ("average-precision", 2, 1.0)]
+)
+def test_the_metric_decides_which_weights_are_best(metric: str, best: int, found: float) -> None:
+    # of the classes 0, 1, 0, 1, the first epoch finds three, in a poor order; the second only zeros, in a perfect order
+    at = np.arange(12)
+    graph = Graph.from_edges(np.stack((at, at[::-1])), np.ones((12, 3)), at % 2, train_mask=at >= 8, val_mask=at < 4)
+    model = Planned([[-1.0, 1.0, 3.0, 2.0], [-4.0, -2.0, -3.0, -1.0], [1.0, -1.0, 1.0, -1.0]])
+    result = Trainer(model, FullLoader(graph, 0), graph, options(epochs=3, metric=metric)).fit()
+    assert (result.best_epoch, result.scores["val"]) == (best, found)
+    assert int(model.steps) == best
+
+
 def test_without_validation_nodes_the_last_weights_are_kept() -> None:
     model, result, _ = fit_script([0, 8, 3, 2], splits="train", epochs=3, patience=1)
     assert (result.epochs, result.best_epoch) == (3, 3)

@@ -12,7 +12,6 @@ _PACKAGES = (
     "numpy",
     "pydantic",
     "safetensors",
-    "torchmetrics",
     "matplotlib",
     "pymetis",
     "torch_geometric",

@@ -1,13 +1,21 @@
-"""Metrics: scores of outputs against targets, where higher is better."""
+"""Metrics: scores of outputs against targets, where higher is better; equal to those of scikit-learn.
 
+`T` nodes of a split, `C` outputs.
+"""
+
+import statistics
 from collections.abc import Callable, Mapping
+from functools import partial
 
+import torch
 from torch import Tensor
 
 from lazygnn.errors import ConfigError, GraphError
-from lazygnn.task import Task
+from lazygnn.task import Task, TaskKind
+from lazygnn.training.ranking import average_precision, log_odds, roc_auc
 
 Metric = Callable[[Tensor, Tensor], float]
+Area = Callable[[Tensor, Tensor], float]
 
 
 def find_metric(name: str, task: Task) -> tuple[str, Metric]:
@@ -17,41 +25,136 @@ def find_metric(name: str, task: Task) -> tuple[str, Metric]:
         raise ConfigError(
             f"metric `{name}` does not fit a {task.kind} task; choose one of: auto, {', '.join(task.metrics)}"
         )
-    return name, _METRICS[name]
+    return name, _METRICS[task.kind][name]
 
 
 def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]) -> dict[str, float]:
-    """Returns the score on every split."""
-    return {split: metric(logits[mask], y[mask]) for split, mask in masks.items()}
+    """Returns the score on every split.
+
+    Raises:
+        ConfigError: An output is not finite.
+        GraphError: The metric is not defined on the nodes of a split.
+    """
+    scores = {}
+    for split, mask in masks.items():
+        outputs, targets = logits[mask], y[mask]
+        _check_finite(outputs, split)
+        try:
+            scores[split] = metric(outputs, targets)
+        except GraphError as error:
+            raise GraphError(f"split `{split}` of size {len(targets)}: {error}") from None
+    return scores
+
+
+def predict_class(logits: Tensor) -> Tensor:
+    """Returns the class with the largest logit, [T]; of equal ones, the first."""
+    return logits.argmax(dim=-1)
+
+
+def predict_labels(logits: Tensor) -> Tensor:
+    """Returns which labels are predicted, [T, C] bool: those with a probability above one half, a logit above zero."""
+    return logits > 0
+
+
+def _check_finite(logits: Tensor, split: str) -> None:
+    finite = logits.isfinite()
+    if not bool(finite.all()):
+        wrong = logits[~finite]
+        raise ConfigError(
+            f"the outputs of split `{split}` hold {float(wrong[0])} ({len(wrong)} such values), which have no score; "
+            "lower `lr` or set `clip_norm`"
+        )
 
 
 def _accuracy(logits: Tensor, y: Tensor) -> float:
-    return float((logits.argmax(dim=-1) == y).double().mean())
+    return float((predict_class(logits) == y).double().mean())
 
 
-def _micro_f1(logits: Tensor, y: Tensor) -> float:
-    from torchmetrics.functional.classification import binary_f1_score
+def _macro_f1_of_classes(logits: Tensor, y: Tensor) -> float:
+    predicted = predict_class(logits)
+    right, found, wanted = (
+        torch.bincount(classes, minlength=logits.shape[1]) for classes in (y[predicted == y], predicted, y)
+    )
+    present = found + wanted > 0
+    return float(_f1(right, found, wanted)[present].mean())
 
-    return float(binary_f1_score(logits.sigmoid().flatten(), y.long().flatten()))
+
+def _macro_f1_of_labels(logits: Tensor, y: Tensor) -> float:
+    return float(_f1(*_label_counts(logits, y)).mean())
 
 
-def _roc_auc(logits: Tensor, y: Tensor) -> float:
-    from torchmetrics.functional.classification import binary_auroc
+def _micro_f1_of_labels(logits: Tensor, y: Tensor) -> float:
+    return float(_f1(*(counts.sum() for counts in _label_counts(logits, y))))
 
-    # the area is undefined for a label that all nodes of a split have, or none; such labels are left out
-    columns = (y.amin(dim=0) != y.amax(dim=0)).nonzero()[:, 0].tolist()
-    if not columns:
-        raise GraphError("`roc-auc` needs a label that some nodes of a split have and some do not; use `micro-f1`")
-    areas = [float(binary_auroc(logits[:, column].sigmoid(), y[:, column].long())) for column in columns]
-    return sum(areas) / len(areas)
+
+def _label_counts(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns how many nodes have each label predicted correctly, predicted, and in the targets, [C]."""
+    predicted, positive = predict_labels(logits), y > 0
+    return (predicted & positive).sum(dim=0), predicted.sum(dim=0), positive.sum(dim=0)
+
+
+def _f1(right: Tensor, found: Tensor, wanted: Tensor) -> Tensor:
+    # zero for a label that is neither predicted nor in the targets
+    return 2 * right.double() / (found + wanted).clamp(min=1)
+
+
+def _mean_area_of_classes(name: str, area: Area, logits: Tensor, y: Tensor) -> float:
+    classes = _distinguishing(torch.bincount(y, minlength=logits.shape[1]), len(y))
+    # the first of two classes is the second one reversed
+    classes = classes[1:] if logits.shape[1] == 2 else classes
+    areas = [area(odds, y == column) for column, odds in zip(classes, log_odds(logits, classes), strict=True)]
+    return _mean(areas, name, "class", "accuracy")
+
+
+def _mean_area_of_labels(name: str, area: Area, logits: Tensor, y: Tensor) -> float:
+    positive = y > 0
+    labels = _distinguishing(positive.sum(dim=0), len(y))
+    # logits, since probabilities near 0 and 1 round to ties
+    areas = [area(logits[:, column], positive[:, column]) for column in labels]
+    return _mean(areas, name, "label", "micro-f1")
+
+
+def _distinguishing(counts: Tensor, num_nodes: int) -> list[int]:
+    """Returns the classes or labels that some nodes have and some do not."""
+    found: list[int] = ((counts > 0) & (counts < num_nodes)).nonzero()[:, 0].tolist()
+    return found
+
+
+def _mean(areas: list[float], name: str, kind: str, other: str) -> float:
+    if not areas:
+        raise GraphError(
+            f"`{name}` needs a {kind} that some nodes have and some do not; add nodes to the split or use `{other}`"
+        )
+    return statistics.fmean(areas)
 
 
 def _r2(logits: Tensor, y: Tensor) -> float:
-    from torchmetrics.functional import r2_score
-
     if len(y) < 2:
-        raise GraphError(f"`r2` needs at least two nodes in every split, got {len(y)}; add nodes or drop the split")
-    return float(r2_score(logits, y))
+        raise GraphError("`r2` needs at least two nodes; add nodes or drop the split")
+    y = y.double()
+    residual = (y - logits.double()).square().sum(dim=0)
+    # relative to the first node, equal targets are exactly zero, and large ones lose no digits in their mean
+    centered = y - y[:1]
+    total = (centered - centered.mean(dim=0)).square().sum(dim=0)
+    # equal targets have no variance to explain: 1 if all are met, or else 0
+    explained = torch.where(total > 0, 1 - residual / total, (residual == 0).double())
+    return float(explained.mean())
 
 
-_METRICS: dict[str, Metric] = {"accuracy": _accuracy, "micro-f1": _micro_f1, "roc-auc": _roc_auc, "r2": _r2}
+_METRICS: dict[TaskKind, dict[str, Metric]] = {
+    "single-label": {
+        "accuracy": _accuracy,
+        # every wrong prediction is a false positive of one class and a false negative of another
+        "micro-f1": _accuracy,
+        "macro-f1": _macro_f1_of_classes,
+        "roc-auc": partial(_mean_area_of_classes, "roc-auc", roc_auc),
+        "average-precision": partial(_mean_area_of_classes, "average-precision", average_precision),
+    },
+    "multi-label": {
+        "micro-f1": _micro_f1_of_labels,
+        "macro-f1": _macro_f1_of_labels,
+        "roc-auc": partial(_mean_area_of_labels, "roc-auc", roc_auc),
+        "average-precision": partial(_mean_area_of_labels, "average-precision", average_precision),
+    },
+    "regression": {"r2": _r2},
+}
