@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.run.predictions import check_format, prediction_table, write_table
 from lazygnn.task import Task
+from lazygnn.training.metrics import find_metric, predict_class, predict_labels
 
 LOGITS = torch.tensor([[0.0, 1.0986123], [2.0, 0.6137056], [1.0, 0.0], [0.0, 0.0]])
 
@@ -44,14 +46,35 @@ def test_one_label_without_names(path_graph: Graph) -> None:
 def test_several_labels_are_several_columns(
     path_graph: Graph, names: tuple[str, ...] | None, suffixes: list[str]
 ) -> None:
+    # the third node has a logit of zero
     table = prediction_table(LOGITS - 1, path_graph, Task("multi-label", 2), names)
     first, second = suffixes
     columns = ["node", *(f"{kind}{suffix}" for suffix in suffixes for kind in ("prediction", "probability"))]
     assert list(table) == columns
-    assert table[f"prediction{first}"].tolist() == [0, 1, 1, 0]
+    assert table[f"prediction{first}"].tolist() == [0, 1, 0, 0]
     assert table[f"prediction{second}"].tolist() == [1, 0, 0, 0]
     expected = torch.sigmoid(LOGITS[:, 0] - 1).tolist()
     assert table[f"probability{first}"].tolist() == pytest.approx(expected)
+
+
+def test_predictions_are_those_that_metrics_count(path_graph: Graph) -> None:
+    # probabilities of 0.5: a logit of zero is not a predicted label, and one that the probability rounds away is
+    logits = torch.tensor([[0.0, 1e-9], [1e-9, 0.0], [-0.0, -1e-9], [1e-9, 1e-9]])
+    several = prediction_table(logits, path_graph, Task("multi-label", 2), None)
+    for column in (0, 1):
+        assert several[f"probability_{column}"].tolist() == [0.5] * 4
+        assert several[f"prediction_{column}"].tolist() == predict_labels(logits)[:, column].int().tolist()
+    assert several["prediction_0"].tolist() == [0, 1, 0, 1]
+    single = prediction_table(logits, path_graph, Task("single-label", 2), None)
+    assert single["probability"].tolist() == [0.5] * 4
+    assert single["prediction"].tolist() == predict_class(logits).tolist() == [1, 0, 0, 0]
+
+
+def test_the_score_of_a_table_is_that_of_the_metric(path_graph: Graph) -> None:
+    logits, y = torch.tensor([[0.0], [0.0], [1.0], [-1.0]]), torch.tensor([[1.0], [0.0], [1.0], [0.0]])
+    task = Task("multi-label", 1)
+    predicted = prediction_table(logits, path_graph, task, None)["prediction_0"]
+    assert find_metric("micro-f1", task)[1](logits, y) == f1_score(y[:, 0], predicted) == 2 / 3
 
 
 def test_numbers_have_no_probability(path_graph: Graph) -> None:

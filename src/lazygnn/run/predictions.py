@@ -10,6 +10,7 @@ from lazygnn.errors import ConfigError
 from lazygnn.files import replaced
 from lazygnn.graph import Graph
 from lazygnn.task import Task
+from lazygnn.training.metrics import predict_class, predict_labels
 
 FORMATS = (".csv", ".parquet")
 
@@ -34,14 +35,15 @@ def prediction_table(
     ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
     values = task.activate(logits).cpu().float()
     if task.kind == "single-label":
-        probability, label = values.max(dim=-1)
+        label = predict_class(logits).cpu()
+        probability = values.gather(-1, label[:, None])[:, 0]
         named = label.numpy() if class_names is None else np.asarray(class_names)[label.numpy()]
         return {"node": ids, "prediction": named, "probability": probability.numpy()}
     table: dict[str, np.ndarray] = {"node": ids}
     for column in range(task.num_outputs):
         name = f"_{column}" if class_names is None else f"_{class_names[column]}"
         if task.kind == "multi-label":
-            table[f"prediction{name}"] = (values[:, column] >= 0.5).long().numpy()
+            table[f"prediction{name}"] = predict_labels(logits[:, column]).long().cpu().numpy()
             table[f"probability{name}"] = values[:, column].numpy()
         else:
             table[f"prediction{name}"] = values[:, column].numpy()
