@@ -305,6 +305,15 @@ def test_evaluate_reproduces_the_result(lazygnn: Command, trained: Path) -> None
         assert done.result[key] == expected[key]
 
 
+def test_evaluate_prints_a_line_for_every_metric(lazygnn: Command, trained: Path) -> None:
+    done = lazygnn("evaluate", trained, "--metric", "roc-auc", "--metric", "accuracy", "--device", "cpu")
+    first, second = map(json.loads, done.out.splitlines())
+    assert first.keys() == second.keys() == KEYS
+    assert (first["metric"], second["metric"]) == ("roc-auc", "accuracy")
+    assert second["test"] == json.loads((trained / "result.json").read_text())["test"]
+    assert_one_line(lazygnn("evaluate", trained, "--metric", "acc"), "metric `acc` does not fit a single-label task; ")
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_predict_writes_a_row_for_every_node(lazygnn: Command, trained: Path, tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"table.{suffix}"

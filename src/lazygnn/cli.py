@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from lazygnn import commands
 from lazygnn.commands.doctor import installation_table
+from lazygnn.commands.evaluation import evaluate_by_metrics
 from lazygnn.commands.listing import list_methods, list_options
 from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.preparation import describe_parts
@@ -158,9 +159,17 @@ def train(
 
 
 @app.command()
-def evaluate(run: RunArgument, root: RunRootOption = None, device: DeviceOption = "auto") -> None:
+def evaluate(
+    run: RunArgument,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Metric; repeatable, with a line for each; default: the run's.")
+    ] = None,
+    root: RunRootOption = None,
+    device: DeviceOption = "auto",
+) -> None:
     """Evaluates the best weights of a run, exactly and without histories; prints JSON."""
-    typer.echo(json.dumps(commands.evaluate_run(run, device=device, root=root)))
+    for result in evaluate_by_metrics(run, metric or [], device=device, root=root):
+        typer.echo(json.dumps(result))
 
 
 @app.command()

@@ -3,13 +3,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sklearn.metrics import roc_auc_score
+from torch import Tensor
 
 from lazygnn import commands
+from lazygnn.commands.evaluation import evaluate_by_metrics
 from lazygnn.config import Config
-from lazygnn.errors import CheckpointError
+from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.graph import Graph
 from lazygnn.methods import METHODS
+from lazygnn.model import Model
 from lazygnn.run.folder import Run
 from lazygnn.run.saving import Saver
+from lazygnn.training import infer
 
 Configure = Callable[..., Config]
 KEYS = ["method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"]
@@ -30,6 +36,43 @@ def test_evaluation_reproduces_the_scores_of_training(
     # the median, since the first epochs may take longer
     times = [line["seconds"] for line in Run.open(tmp_path / "run").log.read()]
     assert trained["seconds_per_epoch"] == sorted(times)[2]
+
+
+def test_another_metric_than_that_of_the_run_can_be_chosen(
+    dataset: Path, tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    trained = commands.train(configure(dataset, metric="macro-f1", epochs=5), run, quiet=True)
+    logits, graph, _ = commands.predict_run(run, device="cpu")
+    test = graph.masks["test"]
+    areas = commands.evaluate_run(run, metric="roc-auc", device="cpu")
+    probability = logits[test].double().softmax(dim=1)
+    assert areas["metric"] == "roc-auc"
+    assert areas["test"] == pytest.approx(roc_auc_score(graph.y[test], probability, multi_class="ovr"), abs=1e-12)
+    assert commands.evaluate_run(run, device="cpu")["metric"] == trained["metric"] == "macro-f1"
+    # several metrics need the outputs once
+    computed: list[Graph] = []
+
+    def counted(model: Model, graph: Graph) -> Tensor:
+        computed.append(graph)
+        return infer(model, graph)
+
+    monkeypatch.setattr("lazygnn.commands.evaluation.infer", counted)
+    several = evaluate_by_metrics(run, ["auto", "roc-auc", "macro-f1"], device="cpu")
+    assert [result["metric"] for result in several] == ["accuracy", "roc-auc", "macro-f1"]
+    assert several[0]["test"] == float((logits.argmax(dim=1) == graph.y)[test].double().mean())
+    assert [result["test"] for result in several[1:]] == [areas["test"], trained["test"]]
+    assert all(result["best_epoch"] == trained["best_epoch"] for result in several)
+    assert len(computed) == 1
+
+
+def test_a_metric_that_does_not_fit_is_refused_before_the_outputs_are_computed(
+    dataset: Path, tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands.train(configure(dataset), tmp_path / "run", quiet=True)
+    monkeypatch.delattr("lazygnn.commands.evaluation.infer")
+    with pytest.raises(ConfigError, match=r"metric `r2` does not fit a single-label task; choose one of: auto, accur"):
+        evaluate_by_metrics(tmp_path / "run", ["accuracy", "r2"], device="cpu")
 
 
 def test_weights_of_another_model_do_not_fit(dataset: Path, tmp_path: Path, configure: Configure) -> None:

@@ -1,5 +1,6 @@
 """Evaluates the best weights of a run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +10,52 @@ from lazygnn.commands.result import make_result
 from lazygnn.graph import without_warnings
 from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
-from lazygnn.training import evaluate
+from lazygnn.training import infer
+from lazygnn.training.metrics import find_metric, score
 
 
-def evaluate_run(path: Path, *, device: str = "auto", root: str | None = None) -> dict[str, Any]:
+def evaluate_run(
+    path: Path, *, metric: str | None = None, device: str = "auto", root: str | None = None
+) -> dict[str, Any]:
     """Evaluates the best weights of a run on its own data set, exactly and without histories.
 
     Args:
         path: The run folder.
+        metric: Another metric than that of the run.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
 
     Returns:
         The result, as `train` returns it.
     """
+    (result,) = evaluate_by_metrics(path, [] if metric is None else [metric], device=device, root=root)
+    return result
+
+
+def evaluate_by_metrics(
+    path: Path, metrics: Sequence[str] = (), *, device: str = "auto", root: str | None = None
+) -> list[dict[str, Any]]:
+    """Evaluates the best weights of a run by several metrics; the outputs are computed once.
+
+    Args:
+        path: The run folder.
+        metrics: Names of metrics; none means that of the run.
+        device: `auto`, `cpu` or `cuda`.
+        root: Another folder of data files.
+
+    Returns:
+        A result for every metric, as `train` returns it.
+    """
     run = Run.open(path)
     config, weights = run.config(read_config), run.load_weights()
     chosen = choose_device(device)
     with without_warnings():
         graph = reload_graph(config, root)
+    found = [find_metric(name, graph.task) for name in metrics or [config.trainer.metric]]
     model, graph = restore_model(run, weights, graph, chosen)
-    scores = evaluate(model, graph, config.trainer.metric)
-    return make_result(config, graph, scores, trained=run.result(), device=chosen, path=path)
+    logits, trained = infer(model, graph), run.result()
+    results = []
+    for name, metric in found:
+        scores = score(metric, logits, graph.y, graph.masks)
+        results.append(make_result(config, name, scores, trained=trained, device=chosen, path=path))
+    return results

@@ -8,13 +8,11 @@ from typing import Any
 import torch
 
 from lazygnn.config import Config
-from lazygnn.graph import Graph
-from lazygnn.training.metrics import find_metric
 
 
 def make_result(
     config: Config,
-    graph: Graph,
+    metric: str,
     scores: dict[str, float],
     *,
     trained: dict[str, Any],
@@ -25,8 +23,8 @@ def make_result(
 
     Args:
         config: The configuration of the run.
-        graph: The graph that was evaluated.
-        scores: Its score on every split.
+        metric: The name of the metric.
+        scores: The score on every split.
         trained: Fields about the training: `epochs`, `best_epoch`, `seconds_per_epoch`.
         device: The device that computed the scores.
         path: The run folder.
@@ -35,7 +33,7 @@ def make_result(
         "method": config.method,
         "dataset": config.dataset,
         "seed": config.seed,
-        "metric": find_metric(config.trainer.metric, graph.task)[0],
+        "metric": metric,
         "val": scores.get("val"),
         "test": scores.get("test"),
         "epochs": trained.get("epochs"),

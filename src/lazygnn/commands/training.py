@@ -96,6 +96,7 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
 def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str, Any]:
     saver = Saver(CheckpointFolder(run.path / CHECKPOINTS), config.trainer)
     trainer.on_batch = saver
+    metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
     with EpochProgress(config.method, config.trainer.epochs, quiet=quiet) as progress, saver.handling_signals():
 
         def on_epoch(report: EpochReport) -> None:
@@ -121,7 +122,7 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
         "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
     }
     device = trainer.model.device
-    result = make_result(config, trainer.graph, fit.scores, trained=trained, device=device, path=run.path)
+    result = make_result(config, metric, fit.scores, trained=trained, device=device, path=run.path)
     run.save_result(result)
     return result
 
