@@ -163,6 +163,7 @@ def test_training_prints_its_result_as_the_last_line(lazygnn: Command, dataset: 
     # progress is not mixed with the result
     assert len(done.out.splitlines()) == 1
     assert "epoch 2/2" in done.err
+    assert "accuracy: train" in done.err
     assert "loss" in done.err
 
 

@@ -59,6 +59,7 @@ def test_no_number_is_cut_on_a_narrow_terminal(dataset: Path, tmp_path: Path, co
     last = Run.open(tmp_path / "run").log.read()[-1]
     scores = [f"{last['scores'][split]:.4f}" for split in ("train", "val", "test")]
     assert table(out, "training log")[-1] == ["6", f"{last['loss']:.4f}", *scores, f"{last['seconds']:.3f}"]
+    assert "train, val and test are accuracy" in " ".join(out.split())
     assert len(last["laziness"]) == 5
     assert table(out, "laziness")[-1] == ["6", *(f"{value:.3f}" for value in last["laziness"].values())]
     # the names of the log and the docs, in two lines
@@ -73,7 +74,12 @@ def test_chosen_values_replace_options_left_open(dataset: Path, tmp_path: Path, 
     assert "auto" not in out
     # an older run does not have the file
     (tmp_path / "run" / "chosen.json").unlink()
-    assert '"response": "auto"' in shown(tmp_path / "run")
+    out = shown(tmp_path / "run")
+    assert '"response": "auto"' in out
+    assert "train, val and test are accuracy" in out
+    # neither has a run that was not trained
+    (tmp_path / "run" / "result.json").unlink()
+    assert "train, val and test are" not in shown(tmp_path / "run")
 
 
 @pytest.mark.parametrize(

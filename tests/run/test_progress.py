@@ -5,7 +5,7 @@ from lazygnn.training import EpochReport
 
 
 def shown(capsys: pytest.CaptureFixture[str], *reports: EpochReport, epochs: int = 10) -> list[str]:
-    with EpochProgress("mlp", epochs) as progress:
+    with EpochProgress("mlp", epochs, metric="macro-f1") as progress:
         for report in reports:
             progress.show(report)
     return capsys.readouterr().err.splitlines()
@@ -15,8 +15,8 @@ def test_scores_of_an_earlier_epoch_say_so(capsys: pytest.CaptureFixture[str]) -
     first, second, third = (EpochReport(n, 0.5, 0.1, 0.1, {"val": 0.25} if n == 2 else None) for n in (1, 2, 3))
     assert shown(capsys, first, second, third) == [
         "mlp  epoch 1/10  loss 0.5000  ",
-        "mlp  epoch 2/10  loss 0.5000  val 0.2500",
-        "mlp  epoch 3/10  loss 0.5000  val 0.2500 (epoch 2)",
+        "mlp  epoch 2/10  loss 0.5000  macro-f1: val 0.2500",
+        "mlp  epoch 3/10  loss 0.5000  macro-f1: val 0.2500 (epoch 2)",
     ]
 
 

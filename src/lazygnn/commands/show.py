@@ -21,11 +21,13 @@ def show_run(path: Path, console: Console) -> None:
     console.print_json(run.config(read_config).record(run.chosen()))
     log = run.log.read()
     shown = _select(log)
-    console.print(_log_table(shown))
+    result = run.result()
+    # an older run does not have the file of chosen values
+    metric = run.chosen().get("metric") or result.get("metric")
+    console.print(_log_table(shown, metric))
     # a separate table: beside the scores, the numbers would be too wide for a terminal
     if diagnosed := _select_diagnosed(log, shown):
         console.print(_laziness_table(diagnosed))
-    result = run.result()
     console.print_json(json.dumps(result) if result else '{"result": "training has not ended"}')
 
 
@@ -50,8 +52,9 @@ def _about_twenty(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return lines[:: -max(math.ceil(len(lines) / 20), 1)][::-1]
 
 
-def _log_table(lines: list[dict[str, Any]]) -> Table:
-    table = Table("epoch", "loss", "train", "val", "test", "seconds", title="training log")
+def _log_table(lines: list[dict[str, Any]], metric: str | None) -> Table:
+    caption = None if metric is None else f"train, val and test are {metric}"
+    table = Table("epoch", "loss", "train", "val", "test", "seconds", title="training log", caption=caption)
     for line in lines:
         scores = line["scores"] or {}
         cells = [f"{scores[split]:.4f}" if split in scores else "" for split in ("train", "val", "test")]

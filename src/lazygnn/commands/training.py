@@ -97,7 +97,8 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
     saver = Saver(CheckpointFolder(run.path / CHECKPOINTS), config.trainer)
     trainer.on_batch = saver
     metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
-    with EpochProgress(config.method, config.trainer.epochs, quiet=quiet) as progress, saver.handling_signals():
+    showing = EpochProgress(config.method, config.trainer.epochs, metric=metric, quiet=quiet)
+    with showing as progress, saver.handling_signals():
 
         def on_epoch(report: EpochReport) -> None:
             run.log.append(report)

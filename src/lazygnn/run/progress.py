@@ -9,10 +9,10 @@ from lazygnn.training.trainer import EpochReport
 
 
 class EpochProgress:
-    """A context manager that shows every epoch when it ends."""
+    """A context manager that shows every epoch when it ends; `metric` names the scores."""
 
-    def __init__(self, title: str, epochs: int, *, quiet: bool = False) -> None:
-        self.title, self.epochs, self.quiet = title, epochs, quiet
+    def __init__(self, title: str, epochs: int, *, metric: str, quiet: bool = False) -> None:
+        self.title, self.epochs, self.metric, self.quiet = title, epochs, metric, quiet
         self.console = Console(stderr=True)
         self.bar = Progress(
             TextColumn("{task.description}"),
@@ -38,7 +38,8 @@ class EpochProgress:
     def show(self, report: EpochReport) -> None:
         """Shows one more epoch."""
         if report.scores is not None:
-            self.scores = "  ".join(f"{split} {score:.4f}" for split, score in report.scores.items())
+            scores = "  ".join(f"{split} {score:.4f}" for split, score in report.scores.items())
+            self.scores = f"{self.metric}: {scores}"
             self.scored_epoch = report.epoch
         # scores of an earlier epoch are marked with it
         of = f" (epoch {self.scored_epoch})" if self.scores and self.scored_epoch < report.epoch else ""
