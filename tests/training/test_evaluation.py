@@ -1,5 +1,7 @@
 """Exact evaluation of a model over the whole graph."""
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -32,6 +34,33 @@ def test_every_split_is_scored_by_its_own_nodes(path_graph: Graph) -> None:
     # of the nodes 0 and 2 for training, the second is wrong
     assert evaluate(Known([0, 0, 0, 0]), path_graph) == {"train": 0.5, "val": 1.0, "test": 0.0}
     assert evaluate(Known([0, 1, 1, 1]), path_graph, "accuracy") == {"train": 1.0, "val": 0.0, "test": 1.0}
+
+
+class Choosing(Known):
+    """Chooses between given classes and outputs that are all `other`."""
+
+    def __init__(self, classes: list[int], other: float) -> None:
+        super().__init__(classes)
+        self.other, self.found = other, [0.0]
+
+    def select(self, graph: Graph, score: Callable[[Tensor], float]) -> Tensor:
+        outputs = self.infer(graph)
+        self.found = [score(outputs), score(torch.full_like(outputs, self.other))]
+        return outputs
+
+
+def test_a_model_chooses_by_the_score_of_the_validation_split(path_graph: Graph) -> None:
+    model = Choosing([0, 1, 1, 0], other=0.0)
+    assert evaluate(model, path_graph, select=True) == {"train": 1.0, "val": 0.0, "test": 0.0}
+    # equal outputs predict the first class, which the validation node has
+    assert model.found == [0.0, 1.0]
+
+
+def test_a_model_does_not_choose_by_a_score_that_is_not_defined(path_graph: Graph) -> None:
+    with pytest.raises(ConfigError, match=r"the outputs of split `val` hold nan \(2 such values\), which have no"):
+        evaluate(Choosing([0, 0, 0, 0], other=math.nan), path_graph, select=True)
+    with pytest.raises(GraphError, match=r"split `val` of size 1: `roc-auc` needs a class that some nodes have and"):
+        evaluate(Choosing([0, 0, 0, 0], other=0.0), path_graph, "roc-auc", select=True)
 
 
 def test_outputs_are_those_of_inference(path_graph: Graph) -> None:

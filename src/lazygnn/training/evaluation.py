@@ -46,7 +46,7 @@ def evaluate(model: Model, graph: Graph, metric: str = "auto", *, select: bool =
     _, function = find_metric(metric, graph.task)
 
     def validate(outputs: Tensor) -> float:
-        return function(outputs[graph.masks["val"]], graph.y[graph.masks["val"]])
+        return score(function, outputs, graph.y, {"val": graph.masks["val"]})["val"]
 
     outputs = infer(model, graph, score=validate if select and "val" in graph.masks else None)
     return score(function, outputs, graph.y, graph.masks)
