@@ -1,4 +1,5 @@
 import logging
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.errors import GraphError
-from lazygnn.graph import Graph
+from lazygnn.graph import Graph, training_targets
 from lazygnn.ops import Csr
 from lazygnn.task import Task
 
@@ -403,6 +404,42 @@ def pyg_data(**fields: Any) -> Any:
     data = pytest.importorskip("torch_geometric.data")
     base = {"x": torch.from_numpy(FEATURES).float(), "edge_index": torch.from_numpy(PATH)}
     return data.Data(**base | fields)
+
+
+def test_targets_of_training_nodes_have_a_column_for_each_output(path_graph: Graph) -> None:
+    assert training_targets(path_graph).tolist() == [[1, 0], [0, 1]]
+    tags = torch.tensor([[1.0, 0, 1], [-1, -1, -1], [0, 1, 1], [-1, -1, -1]])
+    several = replace(path_graph, y=tags, task=Task("multi-label", 3))
+    assert torch.equal(training_targets(several), tags[[0, 2]])
+    numbers = replace(path_graph, y=torch.tensor([[0.5], [torch.nan], [-2.0], [torch.nan]]), task=Task("regression", 1))
+    assert training_targets(numbers).tolist() == [[0.5], [-2.0]]
+
+
+@pytest.mark.parametrize(
+    ("y", "task", "shape"),
+    [
+        (torch.tensor([0, 0, 2, 1]), Task("single-label", 2), "(2,)"),
+        (torch.tensor([0, 0, -1, 1]), Task("single-label", 2), "(2,)"),
+        (torch.tensor([0.0, 0.0, 1.0, 1.0]), Task("single-label", 2), "(2,)"),
+        (torch.zeros(4, 2, dtype=torch.int64), Task("single-label", 2), "(2, 2)"),
+        (torch.tensor([0, 0, 1, 1]), Task("multi-label", 2), "(2,)"),
+        (torch.zeros(4, 3), Task("multi-label", 2), "(2, 3)"),
+        (-torch.ones(4, 2), Task("multi-label", 2), "(2, 2)"),
+        (torch.full((4, 1), torch.nan), Task("regression", 1), "(2, 1)"),
+    ],
+)
+def test_targets_of_another_task_are_refused(path_graph: Graph, y: Tensor, task: Task, shape: str) -> None:
+    with pytest.raises(GraphError) as error:
+        training_targets(replace(path_graph, y=y, task=task))
+    assert str(error.value) == (
+        f"the training labels of graph `path`, of shape {shape}, do not fit a {task.kind} task "
+        f"with {task.num_outputs} outputs; give it labels of that task"
+    )
+
+
+def test_a_graph_without_training_nodes_has_no_targets(path_graph: Graph) -> None:
+    with pytest.raises(GraphError, match="`path` has no training nodes; give it labels `y` and a `train_mask`"):
+        training_targets(replace(path_graph, masks={}))
 
 
 def test_a_graph_from_pyg() -> None:

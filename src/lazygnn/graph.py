@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from lazygnn.checks import (
     Array,
@@ -193,6 +194,21 @@ class Graph:
 def select_rows(x: Tensor | Csr, rows: Tensor) -> Tensor | Csr:
     """Selects rows of dense or sparse features."""
     return x.select(rows) if isinstance(x, Csr) else x[rows]
+
+
+def training_targets(graph: Graph) -> Tensor:
+    """Returns the targets of the training nodes, [T, C], one-hot for single labels; reads no other labels."""
+    num_train, task = graph.num_train, graph.task
+    known = graph.y[graph.masks["train"]]
+    if task.kind == "single-label":
+        if known.dim() == 1 and not known.is_floating_point() and 0 <= known.min() <= known.max() < task.num_outputs:
+            return F.one_hot(known, task.num_outputs)
+    elif known.shape == (num_train, task.num_outputs) and bool(task.labeled(known).all()):
+        return known
+    raise GraphError(
+        f"the training labels of graph `{graph.name}`, of shape {tuple(known.shape)}, do not fit a {task.kind} task "
+        f"with {task.num_outputs} outputs; give it labels of that task"
+    )
 
 
 def is_permutation(order: Tensor, size: int) -> bool:

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError
 from lazygnn.fixed_point import check_alpha, solve
-from lazygnn.graph import Graph
+from lazygnn.graph import Graph, training_targets
 from lazygnn.inference import by_columns
 from lazygnn.model import Model
 
@@ -80,11 +80,8 @@ class LabelPropagation(Model):
 
 def _training_labels(graph: Graph) -> tuple[Tensor, Tensor]:
     """Returns `Y`, [N, C], and the training mask as floats, [N]."""
-    dtype, num_train = graph.adj.value.dtype, graph.num_train
+    dtype, known = graph.adj.value.dtype, training_targets(graph)
     mask = graph.masks["train"]
-    known = graph.y[mask]
-    if graph.task.kind == "single-label":
-        known = nn.functional.one_hot(known, graph.task.num_outputs)
     labels = torch.zeros(graph.num_nodes, graph.task.num_outputs, dtype=dtype, device=graph.device)
-    labels[mask] = known.to(dtype).view(num_train, -1)
+    labels[mask] = known.to(dtype)
     return labels, mask.to(dtype)
