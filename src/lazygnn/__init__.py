@@ -2,6 +2,7 @@
 
 from lazygnn.batch import Batch
 from lazygnn.config import Config, TrainerOptions
+from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.fixed_point import solve
@@ -23,6 +24,7 @@ __all__ = [
     "ClusterLoader",
     "Config",
     "ConfigError",
+    "CorrectAndSmooth",
     "Csr",
     "Drift",
     "FullLoader",

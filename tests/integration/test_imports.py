@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "graph": LOWEST,
     "partitioning": LOWEST | {"graph"},
     "transforms": LOWEST | {"graph"},
+    "correct_smooth": LOWEST | {"graph"},
     "batch": LOWEST | {"graph"},
     "model": LOWEST | {"graph", "batch"},
     "history": {"errors", "ops", "inference"},
