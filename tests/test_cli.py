@@ -401,6 +401,40 @@ def test_weights_of_another_shape_are_one_line(lazygnn: Command, broken: Path) -
     assert_one_line(lazygnn("evaluate", broken), "do not fit its configuration")
 
 
+def test_correct_and_smooth_changes_scores_and_predictions(lazygnn: Command, trained: Path, tmp_path: Path) -> None:
+    flags = ["--correct-and-smooth", "--correct-alpha", 0.5, "--smooth-alpha", 0.1, "--scaling", 2, "--device", "cpu"]
+    done = lazygnn("evaluate", trained, *flags)
+    assert done.status == 0
+    values = {"correct_alpha": 0.5, "smooth_alpha": 0.1, "scaling": 2.0, "tolerance": 1e-6}
+    assert done.result["correct_and_smooth"] == values
+    assert lazygnn("predict", trained, "--out", "p.csv", *flags).status == 0
+    with np.load(trained.parent / "named.npz") as file:
+        names, test = file["class_name"][file["y"]], file["test_mask"]
+    hits = [row["prediction"] == name for row, name in zip(read_csv(tmp_path / "p.csv"), names, strict=True)]
+    assert np.mean(np.array(hits)[test]) == done.result["test"]
+    plain = lazygnn("evaluate", trained, "--device", "cpu").result
+    assert done.result["test"] > plain["test"]
+    usual = lazygnn("evaluate", trained, "--correct-and-smooth", "--scaling", "auto", "--device", "cpu").result
+    assert usual["correct_and_smooth"] == values | {"correct_alpha": 0.2, "smooth_alpha": 0.2, "scaling": "auto"}
+
+
+@pytest.mark.parametrize("command", [["evaluate"], ["predict", "--out", "p.csv"]], ids=["evaluate", "predict"])
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--correct-alpha", 0.1], "`--correct-alpha` has no effect without `--correct-and-smooth`; add that, or omit"),
+        (["--scaling", "auto"], "`--scaling` has no effect without `--correct-and-smooth`; add that, or omit"),
+        (["--correct-and-smooth", "--smooth-alpha", 0], "`smooth_alpha` is 0.0; give a number above 0 and at most 1"),
+        (["--correct-and-smooth", "--scaling", "big"], "`scaling` is `big`; give `auto` or a positive number"),
+    ],
+)
+def test_a_wrong_use_of_correct_and_smooth_is_one_line(
+    lazygnn: Command, trained: Path, tmp_path: Path, command: list[str], args: list[object], message: str
+) -> None:
+    assert_one_line(lazygnn(*command, trained, *args), message)
+    assert not list(tmp_path.rglob("p.*"))
+
+
 def test_list_shows_methods_or_the_options_of_one(lazygnn: Command) -> None:
     assert "graphsage" in lazygnn("list").out
     done = lazygnn("list", "lazygnn", "cora")

@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.preparation import describe_parts
 from lazygnn.commands.show import show_run
 from lazygnn.config import parse_assignments, read_options
+from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.history import HistoryFileError
@@ -66,6 +68,17 @@ app = typer.Typer(
 RootOption = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 RunRootOption = Annotated[str | None, typer.Option(help="Folder of data files; default: where the run's graph was.")]
 DeviceOption = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+CorrectAndSmoothOption = Annotated[
+    bool, typer.Option("--correct-and-smooth", help="Improve the predictions with the labels of the training nodes.")
+]
+CorrectAlphaOption = Annotated[
+    float | None, typer.Option(help="Weight of the errors where these are spread; default: 0.2; 1 leaves it out.")
+]
+SmoothAlphaOption = Annotated[
+    float | None,
+    typer.Option(help="Weight of the predictions where these are smoothed; default: 0.2; 1 leaves it out."),
+]
+ScalingOption = Annotated[str | None, typer.Option(help="Factor of the spread errors, or `auto`; default: auto.")]
 RunArgument = Annotated[Path, typer.Argument(help="A run folder that `train` wrote.")]
 
 
@@ -166,9 +179,16 @@ def evaluate(
     ] = None,
     root: RunRootOption = None,
     device: DeviceOption = "auto",
+    correct_and_smooth: CorrectAndSmoothOption = False,
+    correct_alpha: CorrectAlphaOption = None,
+    smooth_alpha: SmoothAlphaOption = None,
+    scaling: ScalingOption = None,
 ) -> None:
     """Evaluates the best weights of a run, exactly and without histories; prints JSON."""
-    for result in evaluate_by_metrics(run, metric or [], device=device, root=root):
+    change = _correct_and_smooth(
+        correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
+    )
+    for result in evaluate_by_metrics(run, metric or [], device=device, root=root, correct_and_smooth=change):
         typer.echo(json.dumps(result))
 
 
@@ -179,9 +199,16 @@ def predict(
     graph: Annotated[Path | None, typer.Option(help="Another graph (.npz) with the same features.")] = None,
     root: RunRootOption = None,
     device: DeviceOption = "auto",
+    correct_and_smooth: CorrectAndSmoothOption = False,
+    correct_alpha: CorrectAlphaOption = None,
+    smooth_alpha: SmoothAlphaOption = None,
+    scaling: ScalingOption = None,
 ) -> None:
     """Writes node id, prediction and probability of every node."""
-    count = write_predictions(run, out, graph, device=device, root=root)
+    change = _correct_and_smooth(
+        correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
+    )
+    count = write_predictions(run, out, graph, device=device, root=root, correct_and_smooth=change)
     Console(stderr=True).print(f"wrote {count} predictions to {out}", highlight=False, soft_wrap=True)
 
 
@@ -195,3 +222,17 @@ def show(run: RunArgument) -> None:
 def doctor() -> None:
     """Shows versions, devices and optional packages, for a bug report."""
     Console().print(installation_table())
+
+
+def _correct_and_smooth(wanted: bool, **values: float | str | None) -> CorrectAndSmooth | None:
+    given: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    if not wanted:
+        if given:
+            flag = f"--{next(iter(given))}".replace("_", "-")
+            raise ConfigError(f"`{flag}` has no effect without `--correct-and-smooth`; add that, or omit `{flag}`")
+        return None
+    if "scaling" in given:
+        # words other than `auto` are refused below
+        with suppress(ValueError):
+            given["scaling"] = float(given["scaling"])
+    return CorrectAndSmooth(**given)

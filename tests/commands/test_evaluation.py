@@ -1,7 +1,9 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
@@ -9,7 +11,8 @@ from torch import Tensor
 from lazygnn import commands
 from lazygnn.commands.evaluation import evaluate_by_metrics
 from lazygnn.config import Config
-from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.correct_smooth import CorrectAndSmooth
+from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS
 from lazygnn.model import Model
@@ -101,3 +104,54 @@ def test_a_run_that_has_not_ended_is_refused_before_its_graph_is_loaded(
             CheckpointError, match=r"run` has no weights yet, since its training has not ended; resume it"
         ):
             use(tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_correct_and_smooth_improves_the_scores_of_any_method(
+    dataset: Path, tmp_path: Path, method: str, configure: Configure
+) -> None:
+    epochs = 0 if method == "label-propagation" else 5
+    trained = commands.train(configure(dataset, method, epochs=epochs), tmp_path / "run", quiet=True)
+    result = commands.evaluate_run(tmp_path / "run", device="cpu", correct_and_smooth=CorrectAndSmooth(0.3))
+    values = {"correct_alpha": 0.3, "smooth_alpha": 0.2, "scaling": "auto", "tolerance": 1e-6}
+    assert list(result) == [*KEYS, "correct_and_smooth"]
+    assert result["correct_and_smooth"] == values
+    # chance is a third, and five epochs are few for a deep model
+    assert result["test"] >= max(trained["test"], 0.5)
+    # the stored result is that of training
+    assert Run.open(tmp_path / "run").result() == trained
+
+
+def test_correct_and_smooth_scores_what_it_predicts(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
+    change = CorrectAndSmooth(0.1, 0.4)
+    result = commands.evaluate_run(tmp_path / "run", device="cpu", correct_and_smooth=change)
+    logits, graph, _ = commands.predict_run(tmp_path / "run", device="cpu", correct_and_smooth=change)
+    right = (logits.argmax(dim=1) == graph.y).double()
+    for split in ("val", "test"):
+        assert result[split] == float(right[graph.masks[split]].mean())
+
+
+def test_correct_and_smooth_scores_several_labels(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
+) -> None:
+    y = block_arrays["y"]
+    np.savez(dataset, **block_arrays | {"y": np.stack((y == 0, y < 2), axis=1).astype(float)}, task="multi-label")
+    trained = commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
+    result = commands.evaluate_run(tmp_path / "run", device="cpu", correct_and_smooth=CorrectAndSmooth())
+    assert result["metric"] == "micro-f1"
+    assert result["test"] > max(trained["test"], 0.8)
+
+
+def test_correct_and_smooth_needs_classes_and_training_labels(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
+) -> None:
+    change = CorrectAndSmooth()
+    commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
+    np.savez(dataset, **{name: block_arrays[name] for name in ("edge_index", "x")})
+    with pytest.raises(GraphError, match="`block` has no training nodes; give it labels `y` and a `train_mask`"):
+        commands.evaluate_run(tmp_path / "run", device="cpu", correct_and_smooth=change)
+    np.savez(dataset, **block_arrays | {"y": block_arrays["x"][:, 0]}, task="regression")
+    commands.train(configure(dataset, "mlp"), tmp_path / "numbers", quiet=True)
+    with pytest.raises(ConfigError, match="has a regression task, but Correct and Smooth needs classes; leave it out"):
+        commands.evaluate_run(tmp_path / "numbers", device="cpu", correct_and_smooth=change)

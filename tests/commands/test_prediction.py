@@ -8,8 +8,10 @@ import torch
 
 from lazygnn import commands
 from lazygnn.config import Config
+from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.errors import GraphError
 from lazygnn.methods import METHODS
+from lazygnn.run.predictions import prediction_table
 
 Arrays = dict[str, Any]
 Configure = Callable[..., Config]
@@ -47,3 +49,40 @@ def test_a_new_graph_must_have_the_same_features(dataset: Path, tmp_path: Path, 
         GraphError, match=r"new.npz` has 7 features, the run was trained on 3; give a graph with the same"
     ):
         commands.predict_run(tmp_path / "run", tmp_path / "new.npz", device="cpu")
+
+
+def test_correct_and_smooth_changes_the_outputs_of_the_model(
+    dataset: Path, tmp_path: Path, configure: Configure
+) -> None:
+    commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
+    plain, graph, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    change = CorrectAndSmooth()
+    logits, _, trained_on = commands.predict_run(tmp_path / "run", device="cpu", correct_and_smooth=change)
+    expected = change(plain.softmax(dim=1), graph)
+    torch.testing.assert_close(logits.softmax(dim=1), expected)
+    assert not torch.allclose(expected, plain.softmax(dim=1), atol=0.1)
+    table = prediction_table(logits, graph, trained_on.task, None)
+    np.testing.assert_allclose(table["probability"], expected.amax(dim=1), rtol=1e-5)
+
+
+def test_correct_and_smooth_reads_the_training_labels_of_a_new_graph(
+    dataset: Path, tmp_path: Path, block_arrays: Arrays, configure: Configure
+) -> None:
+    commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
+    change, new = CorrectAndSmooth(), tmp_path / "new.npz"
+
+    def predict(**arrays: Any) -> torch.Tensor:
+        np.savez(new, **arrays)
+        return commands.predict_run(tmp_path / "run", new, device="cpu", correct_and_smooth=change)[0]
+
+    own, _, _ = commands.predict_run(tmp_path / "run", device="cpu", correct_and_smooth=change)
+    assert torch.equal(predict(**block_arrays), own)
+    known = np.where(block_arrays["train_mask"], block_arrays["y"], -1)
+    poisoned = {name: block_arrays[name] for name in ("edge_index", "x", "train_mask")}
+    assert torch.equal(predict(**poisoned, y=known), own)
+    with pytest.raises(GraphError, match="`new` has no training nodes; give it labels `y` and a `train_mask`"):
+        predict(edge_index=block_arrays["edge_index"], x=block_arrays["x"])
+    with pytest.raises(
+        GraphError, match=r"the training labels of graph `new`, .* do not fit a single-label task with 3"
+    ):
+        predict(**poisoned, y=known + 5 * (known >= 0))

@@ -39,8 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": LIBRARY,
     "training": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops"},
     "run": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops", "training"},
-    "commands": LIBRARY | {"methods", "training", "run"},
-    "cli": {"errors", "config", "data", "history", "partitioning", "methods", "run", "commands"},
+    "commands": LIBRARY | {"correct_smooth", "methods", "training", "run"},
+    "cli": {"errors", "config", "data", "history", "partitioning", "correct_smooth", "methods", "run", "commands"},
 }
 # these may import everything
 ENTRY_POINTS = {"__init__", "__main__"}

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, restore_model
+from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph, without_warnings
@@ -17,7 +18,12 @@ from lazygnn.training import infer
 
 
 def predict_run(
-    path: Path, graph_file: Path | None = None, *, device: str = "auto", root: str | None = None
+    path: Path,
+    graph_file: Path | None = None,
+    *,
+    device: str = "auto",
+    root: str | None = None,
+    correct_and_smooth: CorrectAndSmooth | None = None,
 ) -> tuple[Tensor, Graph, Graph]:
     """Computes the outputs of a run for every node of its own graph, or of a new one with the same features.
 
@@ -26,6 +32,7 @@ def predict_run(
         graph_file: A new graph.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
 
     Returns:
         The outputs, their graph, and the graph of training, which defines the task and the names of the classes.
@@ -42,12 +49,24 @@ def predict_run(
         )
     # a new graph need not have labels, so the task is that of training
     graph = replace(graph, task=trained_on.task)
-    model, placed = restore_model(run, weights, graph, choose_device(device))
-    return infer(model, placed), graph, trained_on
+    if correct_and_smooth is not None:
+        correct_and_smooth.check(graph)
+    chosen = choose_device(device)
+    model, placed = restore_model(run, weights, graph, chosen)
+    logits = infer(model, placed)
+    if correct_and_smooth is not None:
+        logits = correct_and_smooth.apply_to_logits(logits, placed, device=chosen)
+    return logits, graph, trained_on
 
 
 def write_predictions(
-    path: Path, out: Path, graph_file: Path | None = None, *, device: str = "auto", root: str | None = None
+    path: Path,
+    out: Path,
+    graph_file: Path | None = None,
+    *,
+    device: str = "auto",
+    root: str | None = None,
+    correct_and_smooth: CorrectAndSmooth | None = None,
 ) -> int:
     """Writes the predictions of a run to a CSV or Parquet file and returns their number.
 
@@ -57,8 +76,11 @@ def write_predictions(
         graph_file: A new graph.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
     """
     check_format(out)
-    logits, graph, trained_on = predict_run(path, graph_file, device=device, root=root)
+    logits, graph, trained_on = predict_run(
+        path, graph_file, device=device, root=root, correct_and_smooth=correct_and_smooth
+    )
     write_table(prediction_table(logits, graph, trained_on.task, trained_on.class_names), out)
     return graph.num_nodes
