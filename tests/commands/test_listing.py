@@ -68,7 +68,7 @@ def test_an_unknown_data_set_is_refused(dataset: Path, tmp_path: Path, monkeypat
         assert f"lazygnn, {source}" in out
     (tmp_path / "env").mkdir()
     dataset.rename(tmp_path / "env" / "nosuch.npz")
-    assert "default recipe" in options_of("lazygnn", "nosuch")
+    assert "rule for nosuch" in options_of("lazygnn", "nosuch")
     with pytest.raises(GraphError, match=r"^unknown data set `nosuch`"):
         options_of("lazygnn", "nosuch", tmp_path)
     with pytest.raises(GraphError, match=r"^no file `nosuch.npz`; .*`nosuch`"):
