@@ -12,7 +12,7 @@ from lazygnn.methods.rule import rule
 
 RULED = [name for name, method in METHODS.items() if method.adapt is not None]
 SCARCE = Facts(num_nodes=2_708, num_train=140, in_channels=1_433)
-PLENTIFUL = Facts(num_nodes=100_000, num_train=60_000, in_channels=100)
+PLENTIFUL = Facts(num_nodes=90_000, num_train=60_000, in_channels=100)
 LARGE = Facts(num_nodes=2_000_000, num_train=200_000, in_channels=100)
 
 

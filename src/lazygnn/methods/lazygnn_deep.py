@@ -18,7 +18,7 @@ from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Respon
 from lazygnn.propagation.response import default_level
 
 # nodes from which the time of eight blocks outweighs what they gain
-_LARGE = 500_000
+_LARGE = 100_000
 
 Alpha = Annotated[float, Field(ge=-1, le=1)]
 

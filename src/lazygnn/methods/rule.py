@@ -21,7 +21,7 @@ from lazygnn.methods.base import Facts, Method, MethodOptions
 _EPOCHS = 300
 _WARMUP = 20
 # evaluations of a run: more of them find a better epoch, and take longer
-_EVALUATIONS = 100
+_EVALUATIONS = 50
 
 
 def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> dict[str, Any]:

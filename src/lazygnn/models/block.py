@@ -16,7 +16,7 @@ from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.history import StoredHistory, on_disk, open_history
 from lazygnn.inference import by_columns, by_rows
-from lazygnn.models.layers import Linear, NormKind, make_norm, relu_dropout
+from lazygnn.models.layers import Linear, NormKind, gelu_dropout, make_norm
 from lazygnn.ops import Adjacency, spmm
 from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation
 
@@ -24,7 +24,7 @@ Far = LazyPropagation | ExactPropagation
 
 
 class LazyBlock(nn.Module):
-    """`h + W_2 dropout(relu(W_1 [u, A v, P_1 v, P_2 v, ...]))` with `u = norm(h)` and `v = u W_v`, or `v = u`.
+    """`h + W_2 dropout(gelu(W_1 [u, A v, P_1 v, P_2 v, ...]))` with `u = norm(h)` and `v = u W_v`, or `v = u`.
 
     `A v` is the sum over neighbors. Every `P` is a lazily propagated fixed point, which sees the whole graph. The
     history of the first one stores its input and its solution for each node. In a mini-batch the halo of `A v` and of
@@ -136,7 +136,7 @@ class LazyBlock(nn.Module):
         return u if self.narrow is None else cast(Tensor, self.narrow(u))
 
     def _combine(self, h: Tensor, u: Tensor, *views: Tensor) -> Tensor:
-        hidden = relu_dropout(self.first(torch.cat((u, *views), dim=1)), self.dropout, self.training)
+        hidden = gelu_dropout(self.first(torch.cat((u, *views), dim=1)), self.dropout, self.training)
         out: Tensor = h + self.last(hidden)
         return out
 

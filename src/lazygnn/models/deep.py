@@ -18,7 +18,7 @@ from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model, weighted_loss
 from lazygnn.models.block import LazyBlock
 from lazygnn.models.decoupled import Decoupled
-from lazygnn.models.layers import Linear, NormKind, drop, make_norm, relu_dropout
+from lazygnn.models.layers import Linear, NormKind, drop, gelu_dropout, make_norm
 from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Csr
 from lazygnn.task import Task
@@ -28,7 +28,7 @@ SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 
 
 class LazyStack(Model):
-    """`h_0 = dropout(relu(W_in x))`, then the blocks, then `W_out dropout(norm(h))`.
+    """`h_0 = dropout(gelu(W_in x))`, then the blocks, then `W_out dropout(norm(h))`.
 
     A decoupled model (`LazyGNN`) may be trained beside the stack, with a loss of its own. The outputs are
     `(1 - share) stack + share decoupled`. The share is chosen on validation at every evaluation, like the best epoch.
@@ -145,7 +145,7 @@ class LazyStack(Model):
             return by_rows(self._leave, self.device, h)
 
     def _enter(self, x: Tensor | Csr) -> Tensor:
-        return relu_dropout(self.first(x), self.dropout, self.training)
+        return gelu_dropout(self.first(x), self.dropout, self.training)
 
     def _leave(self, h: Tensor) -> Tensor:
         out: Tensor = self.last(nn.functional.dropout(self.norm(h), self.dropout, self.training))

@@ -137,6 +137,11 @@ def relu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     return out
 
 
+def gelu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Returns `dropout(gelu(x))`."""
+    return F.dropout(F.gelu(x), p, training)
+
+
 class _ReluDropout(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
