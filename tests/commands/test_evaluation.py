@@ -143,6 +143,20 @@ def test_correct_and_smooth_scores_several_labels(
     assert result["test"] > max(trained["test"], 0.8)
 
 
+def test_correct_and_smooth_is_scored_by_every_metric(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
+    metrics, change = ["accuracy", "roc-auc", "macro-f1"], CorrectAndSmooth()
+    plain = evaluate_by_metrics(tmp_path / "run", metrics, device="cpu")
+    changed = evaluate_by_metrics(tmp_path / "run", metrics, device="cpu", correct_and_smooth=change)
+    assert [result["metric"] for result in changed] == metrics
+    for before, after in zip(plain, changed, strict=True):
+        assert after["test"] > max(before["test"], 0.8)
+        assert after["correct_and_smooth"]["smooth_alpha"] == 0.2
+        assert "correct_and_smooth" not in before
+    alone = commands.evaluate_run(tmp_path / "run", metric="roc-auc", device="cpu", correct_and_smooth=change)
+    assert alone["test"] == changed[1]["test"]
+
+
 def test_correct_and_smooth_needs_classes_and_training_labels(
     dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
 ) -> None:
