@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.checks import LAZY, Check
+from benchmarks.checks import DEEP, LAZY, Check
 from benchmarks.pyg import PygAPPNP
 from benchmarks.shapes import Shape
 from benchmarks.trained import Contender
@@ -16,6 +16,8 @@ NUM_STEPS = 10
 PAPER_BATCHES = 2
 # of GraphSAGE; larger than in its recipe, since launches dominate small batches
 SAGE_BATCH = 8192
+# of the deep model; GCNII has twice as many layers
+DEEP_BLOCKS, DEEP_WIDTH = 4, 256
 # as in other libraries and in the released code
 AS_RELEASED = {"precision": "float32", "cuda_graphs": "off"}
 
@@ -47,6 +49,7 @@ def contenders(shape: Shape, device: torch.device) -> dict[str, Contender]:
     return (
         _ours(transform, parts, device)
         | _exact(transform | {"alpha": 0.1, "num_layers": NUM_STEPS}, parts, device)
+        | _deep(shape, parts, device)
         | _sampled(parts)
         | {
             "paper": Contender(
@@ -126,6 +129,48 @@ def _exact(exact: dict[str, Any], parts: dict[str, Any], device: torch.device) -
             f"GAS, {steps}, our kernels, {precision.name}", "appnp-gas", exact | parts | precision.stored, gas
         ),
     }
+
+
+def _deep(shape: Shape, parts: dict[str, Any], device: torch.device) -> dict[str, Contender]:
+    """Returns the stack of lazy blocks and layered models with a history per layer, on the same kernels."""
+    precision = precisions(device)[-1]
+    common = {"hidden_channels": DEEP_WIDTH if shape.hidden_channels > 64 else shape.hidden_channels, "dropout": 0.5}
+    common |= parts | precision.stored | {"lr": 0.003}
+    deep = common | {"num_blocks": DEEP_BLOCKS, "num_layers": 2}
+    host = {"history": "pinned", "features": "host", "edges": "device"}
+    what, stored = f"{DEEP_BLOCKS} blocks and the decoupled model", "histories in page-locked host memory"
+    layered = {
+        "gcnii-gas-our-kernels": ("gcnii-gas", 2 * DEEP_BLOCKS),
+        "gcn-gas-our-kernels": ("gcn-gas", DEEP_BLOCKS),
+    }
+    found = {
+        "deep": Contender(f"{what}, {precision.name}", "lazygnn-deep", deep, DEEP),
+        "deep-narrow": Contender(
+            f"{what}, views of a quarter of the width, {precision.name}",
+            "lazygnn-deep",
+            deep | {"view_channels": common["hidden_channels"] // 4},
+            DEEP,
+        ),
+        "deep-host": Contender(f"{what}, {stored}, {precision.name}", "lazygnn-deep", deep | host, DEEP),
+        "deep-host-narrow": Contender(
+            f"{what}, views of a quarter of the width, {stored}, {precision.name}",
+            "lazygnn-deep",
+            deep | host | {"view_channels": common["hidden_channels"] // 4},
+            DEEP,
+        ),
+        **{
+            name: Contender(
+                f"GAS, {depth} layers, our kernels, {precision.name}",
+                method,
+                common | {"num_layers": depth, "norm": "layer"},
+            )
+            for name, (method, depth) in layered.items()
+        },
+    }
+    if device.type == "cpu":
+        # everything is in host memory
+        return {name: contender for name, contender in found.items() if "-host" not in name}
+    return found
 
 
 def _sampled(parts: dict[str, Any]) -> dict[str, Contender]:

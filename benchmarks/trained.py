@@ -9,17 +9,15 @@ from typing import Any
 
 import torch
 
-from benchmarks.checks import TOLERANCES, Check, propagation_error
+from benchmarks.checks import TOLERANCES, Check, Checked, propagation_error
 from benchmarks.kernels import kernels
 from benchmarks.measure import Memory
-from benchmarks.pyg import PygAPPNP
 from benchmarks.report import Row, median, verdict
 from lazygnn.batch import Batch, Loader
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.graph import Graph
 from lazygnn.methods import Built, Place, build, build_model, resolve
 from lazygnn.model import Model
-from lazygnn.models import Decoupled
 from lazygnn.training import EpochReport, Trainer
 from lazygnn.training.precision import forward_precision
 
@@ -110,7 +108,7 @@ def _train(built: Built, options: TrainerOptions, warmup: int, scale: float) -> 
 def _check(contender: Contender, check: Check, recipe: str, built: Built, place: Place) -> float:
     config = contender.resolve(recipe, check.options)
     model = contender.build_model(config, built.graph, place)
-    assert isinstance(model, (Decoupled, PygAPPNP))
+    assert isinstance(model, Checked)
     with forward_precision(config.trainer.precision, place.device):
         return propagation_error(check, model, built.loader, built.graph, place.compute_dtype)
 
