@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
-from lazygnn.history import StoredHistory, on_disk, open_history
-from lazygnn.inference import by_columns, by_rows
+from lazygnn.history import History, StoredHistory, on_disk, open_history
+from lazygnn.inference import by_columns, by_rows, evaluating
 from lazygnn.models.layers import Linear, NormKind, gelu_dropout, make_norm
 from lazygnn.ops import Adjacency, spmm
 from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation
@@ -49,14 +49,14 @@ class LazyBlock(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        far = [far] if isinstance(far, nn.Module) else list(far)
-        if not far or not all(isinstance(one, Far) for one in far):
+        views = [far] if isinstance(far, Far) else far
+        if not isinstance(views, Sequence) or not views or not all(isinstance(one, Far) for one in views):
             raise ConfigError(wrong_type("far", far, "give one or more `LazyPropagation`"))
         width = channels if view_channels is None else view_channels
         self.norm = make_norm(norm, channels)
         self.narrow = None if view_channels is None else Linear(channels, view_channels, bias=False)
-        self.far = nn.ModuleList(far)
-        self.first = Linear(channels + (1 + len(far)) * width, channels)
+        self.far = nn.ModuleList(views)
+        self.first = Linear(channels + (1 + len(views)) * width, channels)
         self.last = Linear(channels, channels)
         self.dropout = dropout
 
@@ -112,23 +112,26 @@ class LazyBlock(nn.Module):
         def copy(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> Tensor:
             return by_rows(function, device, x, allocate=on_disk(scratch, name))
 
-        v = copy(lambda rows: self._view(self.norm(rows)), h, "block-0")
-        near = by_columns(partial(spmm, adj), copy(torch.clone, v, "block-1"), device, in_place=True)
-        views = [near]
-        for index, far in enumerate(cast(list[Far], list(self.far))):
-            views.append(far.infer(copy(torch.clone, v, f"block-{index + 2}"), adj, in_place=True))
-
         def combine(rows: Tensor, *others: Tensor) -> Tensor:
             return self._combine(rows, self.norm(rows), *others)
 
-        return by_rows(combine, device, h, *views, allocate=lambda *_: h)
+        with evaluating(self):
+            v = copy(lambda rows: self._view(self.norm(rows)), h, "block-0")
+            near = by_columns(partial(spmm, adj), copy(torch.clone, v, "block-1"), device, in_place=True)
+            views = [near]
+            for index, far in enumerate(cast(list[Far], list(self.far))):
+                views.append(far.infer(copy(torch.clone, v, f"block-{index + 2}"), adj, in_place=True))
+            return by_rows(combine, device, h, *views, allocate=lambda *_: h)
 
     def diagnose(self, adj: Adjacency) -> dict[str, float]:
-        """Returns the largest error of a stored solution, against the exact one for its stored input."""
+        """Returns the largest error of a stored solution, against the exact one for its stored input.
+
+        Empty without stored inputs.
+        """
         errors = [
             far.diagnose(adj, _no_input)["fixed_point_error"]
             for far in self.far
-            if isinstance(far, LazyPropagation) and isinstance(far.features, StoredHistory)
+            if isinstance(far, LazyPropagation) and _stores_inputs(far.features)
         ]
         return {"fixed_point_error": max(errors)} if errors else {}
 
@@ -139,6 +142,10 @@ class LazyBlock(nn.Module):
         hidden = gelu_dropout(self.first(torch.cat((u, *views), dim=1)), self.dropout, self.training)
         out: Tensor = h + self.last(hidden)
         return out
+
+
+def _stores_inputs(history: History) -> bool:
+    return isinstance(history, StoredHistory) and history.inputs is not None
 
 
 def _no_input() -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lazygnn.batch import Batch, check_batch
+from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph
 from lazygnn.history import on_disk
 from lazygnn.inference import by_rows, evaluating
@@ -63,6 +64,8 @@ class LazyStack(Model):
         scratch: Path | None = None,
     ) -> None:
         super().__init__()
+        if not isinstance(blocks, Sequence) or not blocks or not all(isinstance(block, LazyBlock) for block in blocks):
+            raise ConfigError(wrong_type("blocks", blocks, "give a list of one or more `LazyBlock`"))
         self.first = Linear(in_channels, hidden_channels)
         self.blocks = nn.ModuleList(blocks)
         self.norm = make_norm(norm, hidden_channels)
@@ -76,7 +79,11 @@ class LazyStack(Model):
     def forward(self, batch: Batch) -> Tensor:
         """Returns the outputs of the targets, [T, C]."""
         stack = self._stack(batch)
-        return stack if self.decoupled is None else torch.lerp(stack, self.decoupled(batch), self.share)
+        if self.decoupled is None:
+            return stack
+        # under autocast the two may differ in type
+        dtype = stack.dtype
+        return torch.lerp(stack, self.decoupled(batch).to(dtype), self.share.to(dtype))
 
     def loss(self, batch: Batch, task: Task) -> Tensor:
         """Returns the loss of the stack plus that of the decoupled model; neither depends on the other."""
