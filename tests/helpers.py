@@ -45,22 +45,23 @@ def random_graph(num_nodes: int, num_edges: int, seed: int = 0) -> Graph:
     return Graph.from_edges(edges, x, y, train_mask=np.ones(num_nodes, bool)).to(torch.float64)
 
 
-def open_float64(num_nodes: int, channels: int, start: WarmStart) -> StoredHistory:
+def open_float64(num_nodes: int, channels: int, start: WarmStart, *, halo_inputs: bool = False) -> StoredHistory:
     """Opens a history that stores and returns float64."""
-    return open_history(num_nodes, channels, start, dtype=torch.float64, compute_dtype=torch.float64)
+    wide = torch.float64
+    return open_history(num_nodes, channels, start, dtype=wide, compute_dtype=wide, halo_inputs=halo_inputs)
 
 
-def exact_solution(adj: Adjacency, x: Tensor, alpha: float) -> Tensor:
-    """Returns `alpha (I - (1 - alpha) A)^-1 x` by a dense solve: the fixed point of Eq. (1), and of Eq. (10)."""
-    system = torch.eye(len(x), dtype=x.dtype) - (1 - alpha) * adj.to_dense()
+def exact_solution(adj: Adjacency, x: Tensor, alpha: float, *, sign: int = 1) -> Tensor:
+    """Returns `alpha (I - sign (1 - alpha) A)^-1 x` by a dense solve: the fixed point of Eq. (1), and of Eq. (10)."""
+    system = torch.eye(len(x), dtype=x.dtype) - sign * (1 - alpha) * adj.to_dense()
     solved: Tensor = torch.linalg.solve(system, alpha * x)
     return solved
 
 
-def dense_steps(adj: Tensor, x: Tensor, source: Tensor, alpha: float, num_steps: int) -> Tensor:
-    """Runs `x <- (1 - alpha) A x + alpha source` with a dense matrix; autograd differentiates it."""
+def dense_steps(adj: Tensor, x: Tensor, source: Tensor, alpha: float, num_steps: int, *, sign: int = 1) -> Tensor:
+    """Runs `x <- sign (1 - alpha) A x + alpha source` with a dense matrix; autograd differentiates it."""
     for _ in range(num_steps):
-        x = (1 - alpha) * adj @ x + alpha * source
+        x = sign * (1 - alpha) * adj @ x + alpha * source
     return x
 
 

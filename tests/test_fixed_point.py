@@ -48,12 +48,22 @@ def graphs() -> dict[str, Adjacency]:
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.5, 1.0])
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-6, 1e-10])
 def test_error_stays_below_the_tolerance(solver: Solver, alpha: float, tolerance: float) -> None:
+    check_error(solver, alpha, tolerance, sign=1)
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "power"])
+@pytest.mark.parametrize(("alpha", "tolerance"), [(0.1, 1e-6), (0.5, 1e-10), (1.0, 1e-2)])
+def test_the_high_pass_has_the_same_bound(solver: Solver, alpha: float, tolerance: float) -> None:
+    check_error(solver, alpha, tolerance, sign=-1)
+
+
+def check_error(solver: Solver, alpha: float, tolerance: float, *, sign: int) -> None:
     for name, adj in graphs().items():
         if name == "cora":
             continue
         x = random_rows(len(adj), 4, 0)
-        solution = solve(adj, x, alpha, tolerance=tolerance, solver=solver)
-        error = float((solution.x - exact_solution(adj, x, alpha)).norm() / x.norm())
+        solution = solve(adj, x, alpha, tolerance=tolerance, solver=solver, sign=sign)
+        error = float((solution.x - exact_solution(adj, x, alpha, sign=sign)).norm() / x.norm())
         assert error <= tolerance, name
         assert error <= solution.error * (1 + 1e-6) + 1e-14, name
         assert solution.num_products <= num_products(alpha, tolerance, solver)
@@ -104,6 +114,8 @@ def test_bad_values_are_named() -> None:
         solve(adj, x, 0.1, tolerance=0)
     with pytest.raises(ValueError, match=r"`alpha` must be in \(0, 1\], got 2"):
         solve(adj, x, 2)
+    with pytest.raises(ValueError, match="`sign` must be 1 for the low-pass or -1 for the high-pass, got 0"):
+        solve(adj, x, 0.1, sign=0)
     with pytest.raises(ValueError, match="`solver` must be `chebyshev` or `power`, got `magic`"):
         solve(adj, x, 0.1, solver="magic")  # type: ignore[arg-type]
 
@@ -119,3 +131,17 @@ def test_the_tolerance_is_relative_to_the_input(solver: Solver, scale: float) ->
         assert scaled.num_products == plain.num_products
         assert scaled.error == pytest.approx(plain.error, rel=1e-6)
         torch.testing.assert_close(scaled.x / scale, plain.x, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "power"])
+def test_the_high_pass_is_the_low_pass_of_the_negative_matrix(solver: Solver) -> None:
+    adj = path_of(100).to(torch.float64).adj
+    x, negative = random_rows(100, 2, 0), adj.with_value(-adj.value)
+    high = solve(adj, x, 0.1, tolerance=1e-8, solver=solver, sign=-1)
+    low = solve(negative, x, 0.1, tolerance=1e-8, solver=solver)
+    assert high.num_products == low.num_products
+    torch.testing.assert_close(high.x, low.x, rtol=0, atol=1e-14)
+    # what the one keeps of a smooth input, the other removes
+    smooth = exact_solution(adj, x, 0.001)
+    kept, removed = (solve(adj, smooth, 0.1, sign=sign).x for sign in (1, -1))
+    assert float(kept.norm()) > 10 * float(removed.norm())

@@ -61,6 +61,7 @@ def open_tier(tmp_path: Path) -> OpenHistory:
         codec = Codec(options.get("dtype", torch.float32), options.get("compute_dtype", torch.float32))
         worker = ThreadPoolExecutor(max_workers=1)
         stores: list[Store] = [slow_host_store(num_nodes, channels, codec, worker) for _ in range(2)]
-        return StoredHistory(start, stores[0], stores[1] if start.stores_inputs else None)
+        inputs = stores[1] if start.stores_inputs else None
+        return StoredHistory(start, stores[0], inputs, halo_inputs=options.get("halo_inputs", False))
 
     return open_tier

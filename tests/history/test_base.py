@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.history import NoHistory, StoredHistory, pad_rows
+from lazygnn.history.base import Located
 from lazygnn.history.codec import DTYPES
 from lazygnn.propagation import Drift, Mix
 
@@ -155,3 +156,60 @@ def test_no_history_gives_the_fresh_value_back() -> None:
 
 def test_pad_rows() -> None:
     assert pad_rows(torch.ones(1, 2), 3).tolist() == [[1, 1], [0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("indices", [None, torch.tensor([3, 1, 0])], ids=["in order", "by index"])
+def test_some_of_the_located_rows_are_located_without_a_copy(indices: Tensor | None) -> None:
+    table = rows(5.0, 6.0, 7.0, 8.0)
+    some = Located(table, indices).between(1, 3)
+    found = some.table if some.rows is None else some.table[some.rows]
+    assert found[:, 0].tolist() == ([6, 7] if indices is None else [6, 5])
+    assert some.table.untyped_storage().data_ptr() == table.untyped_storage().data_ptr()
+
+
+def test_no_history_knows_no_inputs_of_the_halo() -> None:
+    assert NoHistory().start(torch.arange(3), 2, rows(1.0, 2.0)).halo is None
+
+
+def test_inputs_of_the_halo_are_those_of_its_last_visit(opened: OpenHistory) -> None:
+    history = opened(4, 1, Drift(), halo_inputs=True)
+    # before every row is written, and after
+    history.push(torch.tensor([0, 1]), rows(5.0, 6.0), rows(8.0, 16.0))
+    start = history.start(torch.tensor([1, 0, 2]), 1, rows(17.0))
+    assert start.halo is not None
+    assert start.previous is not None
+    close(start.halo, rows(8.0, 0.0))
+    close(start.previous, rows(16.0))
+    close(start.x, rows(7.0, 5.0, 0.0))
+    history.push(torch.tensor([2, 3]), rows(1.0, 2.0), rows(32.0, 64.0))
+    start = history.start(torch.tensor([3, 1, 2]), 1, rows(65.0), with_previous=False)
+    assert start.halo is not None
+    assert start.previous is None
+    close(start.halo, rows(16.0, 32.0))
+    close(start.x, rows(3.0, 6.0, 1.0))
+
+
+def test_inputs_of_the_halo_are_a_copy(opened: OpenHistory) -> None:
+    history, nodes = opened(2, 1, Drift(), halo_inputs=True), torch.arange(2)
+    history.push(nodes, rows(1.0, 2.0), rows(3.0, 4.0))
+    halo = history.start(nodes, 1, rows(3.0)).halo
+    assert halo is not None
+    history.push(nodes, rows(1.0, 2.0), rows(7.0, 8.0))
+    close(halo, rows(4.0))
+
+
+def test_a_prefetch_of_the_inputs_of_the_halo_changes_nothing(opened: OpenHistory) -> None:
+    generator = torch.Generator().manual_seed(1)
+    plain, ahead = (opened(30, 3, Drift(0.2), halo_inputs=True) for _ in range(2))
+    batches = [torch.randperm(30, generator=generator)[:20] for _ in range(12)]
+    ahead.prefetch(batches[0], 8)
+    for nodes, soon in zip(batches, batches[1:] + batches[:1], strict=True):
+        ahead.prefetch(soon, 8)
+        fresh = torch.randn(8, 3, generator=generator)
+        one, other = (history.start(nodes, 8, fresh) for history in (plain, ahead))
+        assert torch.equal(one.x, other.x)
+        assert one.halo is not None
+        assert other.halo is not None
+        assert torch.equal(one.halo, other.halo)
+        for history in (plain, ahead):
+            history.push(nodes[:8], one.x + 1, fresh)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lazygnn.history import HistoryFileError, StoredHistory, open_history
+from lazygnn.history import HistoryFileError, StoredHistory, on_disk, open_history
 from lazygnn.propagation import Drift, Mix
 
 
@@ -73,3 +73,18 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         HistoryFileError, match=r"cannot create `.*features\.values\.rows` of 64000 bytes: .*; choose another"
     ):
         open_disk(tmp_path / "file" / "folder")
+
+
+def test_rows_are_allocated_in_a_file_if_there_is_a_folder(tmp_path: Path) -> None:
+    assert on_disk(None, "rows") is None
+    allocate = on_disk(tmp_path, "scratch")
+    assert allocate is not None
+    assert list(tmp_path.iterdir()) == []
+    rows = allocate((3, 2), torch.float64)
+    assert (rows.shape, rows.dtype, float(rows.abs().max())) == ((3, 2), torch.float64, 0)
+    rows[1] = 7
+    kept = torch.frombuffer(bytearray((tmp_path / "scratch.rows").read_bytes()), dtype=torch.float64)
+    assert kept.tolist() == [0, 0, 7, 7, 0, 0]
+    # allocated again, the rows are new ones
+    allocate((3, 2), torch.float64)[0] = 1
+    assert rows.tolist() == [[0, 0], [7, 7], [0, 0]]

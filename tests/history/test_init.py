@@ -44,6 +44,7 @@ def test_sizes_on_products(
         ({"tier": "tape"}, "unknown tier `tape`; choose one of: device, host, pinned, disk"),
         ({"tier": "disk"}, "`tier='disk'` needs a `folder` for its files"),
         ({"name": "a/b"}, "`name` must be a plain file name without folders, got `a/b`"),
+        ({"halo_inputs": True}, r"`halo_inputs` needs stored inputs, Mix\(beta=0\.5\) stores none; use `Drift\("),
         ({"dtype": torch.int16}, r"`dtype` of a history must be one of torch\.float32, .*, got torch\.int16"),
         ({"compute_dtype": torch.int8}, r"`compute_dtype` must be a floating-point type, got torch\.int8"),
     ],
@@ -52,6 +53,12 @@ def test_impossible_values_are_named(changes: dict[str, Any], message: str) -> N
     options: dict[str, Any] = {"num_nodes": 3, "channels": 2, "start": Mix(0.5)} | changes
     with pytest.raises(ValueError, match=message):
         open_history(**options)
+
+
+def test_inputs_of_the_halo_are_read_on_request_and_cost_no_memory() -> None:
+    plain, more = (open_history(3, 2, Drift(), halo_inputs=asked) for asked in (False, True))
+    assert (plain.halo_inputs, more.halo_inputs) == (False, True)
+    assert plain.num_bytes == more.num_bytes
 
 
 class Inner(nn.Module):

@@ -172,3 +172,40 @@ def test_rows_of_a_slow_store_are_located_in_a_copy(open_tier: OpenHistory) -> N
     store.write(torch.tensor([2]), torch.tensor([[4.0]]))
     table, rows = store.locate(torch.tensor([2, 0]))
     assert (rows, table.tolist(), store.writable()) == (None, [[4], [0]], None)
+
+
+@pytest.mark.parametrize("halo_inputs", [False, True])
+def test_inputs_are_read_for_the_targets_and_on_request_for_the_halo(halo_inputs: bool) -> None:
+    history, nodes = open_history(4, 1, Drift(), halo_inputs=halo_inputs), torch.tensor([3, 0, 2])
+    reads = history.reads(nodes, 1)
+    assert {kind: rows.tolist() for kind, rows in reads.items()} == {
+        "values": [3, 0, 2],
+        "inputs": [3, 0, 2] if halo_inputs else [3],
+    }
+    push_ones(history, 0, 1, 2, 3)
+    assert (history.start(nodes, 1, torch.ones(1, 1)).halo is not None) == halo_inputs
+
+
+def test_without_a_halo_it_has_no_inputs() -> None:
+    history = open_history(3, 1, Drift(), halo_inputs=True)
+    assert history.start(torch.arange(3), 3, torch.ones(3, 1)).halo is None
+    # rows with a fresh value have an input of their own
+    assert history.start(torch.arange(3), 1, torch.ones(3, 1)).halo is None
+    push_ones(history, 0, 1, 2)
+    assert history.start(torch.arange(3), 3, torch.ones(3, 1)).halo is None
+
+
+def test_only_targets_count_for_the_drift_if_the_halo_is_read_too() -> None:
+    history = open_history(3, 1, Drift(), halo_inputs=True)
+    history.measure = True
+    history.push(torch.arange(3), torch.zeros(3, 1), torch.tensor([[3.0], [4.0], [50.0]]))
+    history.start(torch.tensor([0, 1, 2]), 2, torch.tensor([[6.0], [4.0]]))
+    assert history.drift_norm() == pytest.approx(3 / 5)
+
+
+def test_inputs_of_the_halo_must_be_stored() -> None:
+    store = DeviceStore({"rows": torch.zeros(2, 1)}, Codec(torch.float32, torch.float32), torch.device("cpu"))
+    with pytest.raises(
+        ValueError, match=r"`halo_inputs` needs stored inputs, Mix\(beta=0\.5\) stores none; use `Drift"
+    ):
+        StoredHistory(Mix(0.5), store, None, halo_inputs=True)

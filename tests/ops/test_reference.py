@@ -131,6 +131,36 @@ def test_a_share_mixes_the_source_with_the_past() -> None:
         run_steps([a], x, source, 0.2, weights=[0.3, 1.2], previous=previous)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("alpha", [0.2, 1.0])
+def test_a_sign_of_minus_one_subtracts_the_product(alpha: float, dtype: torch.dtype) -> None:
+    a, x, source = random_matrix(6, 9, dtype=dtype), random_rows(9, 3, 2, dtype), random_rows(6, 3, 3, dtype)
+    product = (1 - alpha) * a.to_dense().double() @ x.double()
+    out = step(a, x, source, alpha, sign=-1)
+    assert_equal_up_to_rounding(out[:6], alpha * source.double() - product, dtype)
+    assert torch.equal(out[6:], x[6:])
+    assert torch.equal(step(a, x, source, alpha, sign=1), step(a, x, source, alpha))
+
+
+@pytest.mark.parametrize("reach", [[6, 6, 6], [4, 4], [5, 3]], ids=str)
+def test_every_step_of_a_chain_has_its_sign(reach: list[int]) -> None:
+    a, (x, source, previous) = random_matrix(6, 6), (random_rows(6, 3, seed) for seed in range(3))
+    adjs, weights, expected = [a.rows(stop) for stop in reach], [0.3, 1.2, 1.0][: len(reach)], x
+    for adj, weight in zip(adjs, weights, strict=True):
+        mixed = torch.lerp(previous, source, weight)[: adj.num_rows]
+        expected = torch.cat((0.2 * mixed - 0.8 * adj.to_dense() @ expected, expected[adj.num_rows :]))
+    out = run_steps(adjs, x, source, 0.2, weights=weights, previous=previous, sign=-1)
+    torch.testing.assert_close(out, expected[: reach[-1]], rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("num_halo", [0, 1, 5])
+def test_the_rows_of_a_halo_follow_those_of_the_product(num_halo: int) -> None:
+    a, x = random_matrix(6, 9), random_rows(9, 3, 2)
+    inside, halo = x[: 9 - num_halo].clone(), x[9 - num_halo :].clone()
+    torch.testing.assert_close(spmm(a, inside, halo), a.to_dense() @ x, rtol=0, atol=1e-14)
+    assert torch.equal(spmm(a, inside, halo), spmm(a, x))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_autocast_rounds_neither_the_matrix_nor_the_sums(dtype: torch.dtype) -> None:
     a, x, source = random_matrix(6, 6, dtype=torch.float32), random_rows(6, 3, 2, dtype), random_rows(6, 3, 3, dtype)

@@ -222,8 +222,8 @@ def train(history: StoredHistory, dtype: torch.dtype) -> list[Tensor]:
         fresh = torch.randn(num_fresh, 5, generator=generator).to(place, dtype)
         history.measure = number in (5, 6)
         history.prefetch(nodes, num_targets)
-        x, previous, _ = history.start(nodes, num_targets, fresh)
-        starts += [x] if previous is None else [x, previous]
+        x, previous, halo = history.start(nodes, num_targets, fresh)
+        starts += [part for part in (x, previous, halo) if part is not None]
         history.push(nodes[:num_targets], torch.sin(x), fresh)
     return starts
 
@@ -273,6 +273,31 @@ def test_a_history_is_the_same_with_and_without_kernels(
     # The kernels support neither encoded rows nor float64.
     assert used.count("scatter") == (10 if kept in DTYPES else 0)
     alike(history, twin, starts, others, error)
+
+
+@only_interpreted
+@pytest.mark.parametrize("kept", [torch.float32, torch.bfloat16, torch.int8], ids=str)
+def test_inputs_of_the_halo_are_the_same_with_and_without_kernels(
+    kept: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history, twin = (open_history(40, 5, Drift(0.1), dtype=kept, halo_inputs=True) for _ in range(2))
+    others = train(twin, torch.float32)
+    used = use_kernels(monkeypatch)
+    starts = train(history, torch.float32)
+    # Of the seven passes over known rows, one is over all nodes.
+    assert used.count("gather") == 7 + 6
+    alike(history, twin, starts, others, 1e-6 if kept == torch.float32 else 0.05)
+
+
+@only_interpreted
+def test_inputs_of_the_halo_are_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    history, ones = open_history(3, 2, Drift(), halo_inputs=True), torch.ones(3, 2)
+    use_kernels(monkeypatch)
+    history.push(torch.arange(3), ones, 4 * ones)
+    halo = history.start(torch.arange(3), 1, ones[:1]).halo
+    history.push(torch.arange(3), ones, 8 * ones)
+    assert halo is not None
+    assert halo.tolist() == [[4, 4]] * 2
 
 
 @only_interpreted

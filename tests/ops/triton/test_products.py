@@ -367,6 +367,60 @@ def test_every_step_of_a_chain_has_its_own_share(device: str, reach: list[int]) 
         products.run_steps(adjs, x, source, 0.2, weights=weights[1:])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("columns", [5, 20])
+def test_a_sign_of_minus_one_subtracts_the_product(
+    device: str, columns: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_split(8, monkeypatch)
+    # with 20 columns, in blocks of columns
+    monkeypatch.setattr(products, "_MAX_LANES", 2)
+    adj = matrix([4, 0, 30], 5, device)
+    adj = adj.with_value(adj.value / 5)
+    x, source, previous = (draw(5, columns, device, dtype, seed) for seed in range(3))
+    negative, mixed = adj.with_value(-adj.value), torch.lerp(previous.double(), source.double(), 0.3)
+    check(products.step(adj, x, source, 0.1, sign=-1), exact(negative, x, source, 0.1), dtype)
+    out = products.step(adj, x, source, 0.1, weight=0.3, previous=previous, sign=-1)
+    check(out, exact(negative, x, mixed, 0.1), dtype)
+
+
+@pytest.mark.parametrize("reach", [[4, 4], [4, 4, 4, 4], [6, 4]], ids=str)
+def test_every_step_of_a_chain_has_its_sign(device: str, reach: list[int]) -> None:
+    adjs = [matrix([3, 0, 6, 2, 1, 5][:num_rows], 6, device) for num_rows in reach]
+    x, source, previous = (draw(6, 5, device, seed=seed) for seed in range(3))
+    weights = [0.3, 1.0, 0.0, 1.2][: len(adjs)]
+    expected = x
+    for adj, weight in zip(adjs, weights, strict=True):
+        expected = products.step(adj, expected, source, 0.2, weight=weight, previous=previous, sign=-1)
+    out = products.run_steps(adjs, x, source, 0.2, weights=weights, previous=previous, sign=-1)
+    assert torch.equal(out, expected[:4])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("columns", "num_halo"), [(5, 0), (5, 1), (8, 7), (20, 5)])
+def test_the_rows_of_a_halo_follow_those_of_the_product(
+    device: str, columns: int, num_halo: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_split(8, monkeypatch)
+    # with 20 columns, the halo is read in blocks of columns too
+    monkeypatch.setattr(products, "_MAX_LANES", 2)
+    adj, x = matrix([4, 0, 30, 7], 9, device), draw(9, columns, device, dtype)
+    adj = adj.with_value(adj.value / 5)
+    # rows without padding, and rows that can be read 16 bytes at a time
+    for convert in (torch.clone, alignment.aligned):
+        inside, halo = convert(x[: 9 - num_halo]), convert(x[9 - num_halo :])
+        out = products.spmm(adj, inside, halo)
+        check(out, exact(adj, x)[:4], dtype)
+        assert torch.equal(out, products.spmm(adj, x))
+
+
+def test_a_halo_of_a_wrong_size_is_refused(device: str) -> None:
+    adj, x = matrix([4, 0, 7], 5, device), draw(5, 7, device)
+    for halo in (x[:1], x[:3]):
+        with pytest.raises(ValueError, match=f"`x` has {3 + len(halo)} rows, but the matrix has 5 columns"):
+            products.spmm(adj, x[:3], halo)
+
+
 def test_a_frozen_halo_is_not_copied(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     adj, x = matrix([3, 5, 2], 90, device), draw(90, 4, device)
     sizes: list[int] = []
