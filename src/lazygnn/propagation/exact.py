@@ -2,12 +2,15 @@
 
 from torch import Tensor
 
-from lazygnn.batch import Batch
+from lazygnn.batch import Batch, check_batch
+from lazygnn.errors import ConfigError
 from lazygnn.history import NoHistory
 from lazygnn.propagation.base import Diffusion, exact_views
 from lazygnn.propagation.passes import Rule, propagate
 from lazygnn.propagation.response import Response
 from lazygnn.propagation.views import near_and_far
+
+_NEEDS_ALL = "exact propagation needs the whole graph in a batch; build it with `Batch.full`"
 
 
 class ExactPropagation(Diffusion):
@@ -32,10 +35,13 @@ class ExactPropagation(Diffusion):
         """Returns `A x_in` and the propagated rows of a full batch, [N, C] each."""
         if not self.training:
             return exact_views(self, x_in, batch)
+        check_batch(batch)
+        if not batch.whole:
+            raise ConfigError(_NEEDS_ALL)
         return near_and_far(x_in, batch, self._rule(batch))
 
     def _rule(self, batch: Batch) -> Rule:
         if any(adj is not batch.adjs[0] for adj in batch.adjs):
-            raise ValueError("exact propagation needs the whole graph in a batch; build it with `Batch.full`")
+            raise ConfigError(_NEEDS_ALL)
         response = Response.plain(len(batch.adjs))
         return Rule(self.alpha, features=NoHistory(), gradients=NoHistory(), response=response, sign=self.sign)
