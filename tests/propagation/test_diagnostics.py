@@ -73,3 +73,21 @@ def test_nothing_is_observed_unless_the_features_are_measured(graph: Graph) -> N
     prop.features.measure = False  # type: ignore[attr-defined]
     prop(x, Batch.full(graph, 2)).backward(rows(1))
     assert "gradient_cosine" not in prop.diagnose(graph.adj, lambda: x.detach())
+
+
+def test_the_high_pass_is_compared_with_its_own_solution(graph: Graph) -> None:
+    history = open_float64(N, C, Drift())
+    prop, x = LazyPropagation(ALPHA, history, sign=-1), rows(0).requires_grad_()
+    history.measure = True
+    for _ in range(60):
+        prop(x, Batch.full(graph, 2))
+    assert prop.diagnose(graph.adj, rows_are_not_needed)["fixed_point_error"] < 0.01
+    # the gradient of forty steps is close to that of the solution
+    prop(x, Batch.full(graph, 40)).backward(rows(1))
+    found = prop.diagnose(graph.adj, rows_are_not_needed)
+    assert found["gradient_cosine"] == pytest.approx(1, abs=2e-3)
+    assert found["gradient_length"] == pytest.approx(1, abs=2e-2)
+
+
+def rows_are_not_needed() -> Tensor:
+    raise AssertionError("the history stores its inputs")

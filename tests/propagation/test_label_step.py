@@ -15,6 +15,7 @@ from lazygnn.ops import replaying
 from lazygnn.propagation import Drift, LazyPropagation, Mix, diffuse, label_step
 from lazygnn.propagation.response import Response, fit_response
 from tests.helpers import dense_steps, exact_solution, matrix_polynomial, open_float64, random_graph, random_rows
+from tests.propagation.helpers import negative
 
 ALPHA = 0.1
 N, C = 40, 3
@@ -174,3 +175,19 @@ def test_the_gradient_of_a_replayed_step_is_checked_once_wherever_the_batch_goes
         check_gradient(elsewhere, labeled, labeled_graph)
     with pytest.raises(ConfigError, match="pass `label_step=False`"):
         check_gradient(elsewhere, labeled, labeled_graph)
+
+
+@pytest.mark.parametrize("fitted", [False, True], ids=["plain", "fitted"])
+def test_the_high_pass_takes_a_step_on_labeled_rows_too(labeled_graph: Graph, fitted: bool) -> None:
+    results, train = [], labeled_graph.masks["train"].unsqueeze(1)
+    for sign, used in ((-1, labeled_graph), (1, negative(labeled_graph))):
+        prop = LazyPropagation(ALPHA, open_float64(N, C, Drift(0.1)), sign=sign)
+        if fitted:
+            prop.fit(used.adj, 2, label_step=True)
+        for seed in range(3):
+            leaf = rows(seed).requires_grad_()
+            out = prop(leaf, Batch.full(used, 2, label_step=True))
+            out.backward(rows(5) * train)
+            results.append((out.detach(), leaf.grad))
+    for high, low in zip(results[:3], results[3:], strict=True):
+        torch.testing.assert_close(high, low, rtol=0, atol=1e-12)

@@ -10,14 +10,14 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lazygnn.batch import Batch
-from lazygnn.errors import GraphError
+from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.history import History, NoHistory, Start
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import ClusterLoader
-from lazygnn.propagation import Drift, LazyPropagation, Mix, diffuse
+from lazygnn.propagation import Drift, LazyPropagation, Mix, Response, diffuse
 from tests.helpers import dense_steps, exact_solution, open_float64, random_graph, random_rows
-from tests.propagation.helpers import gradient, saved_for_backward
+from tests.propagation.helpers import dense_views, gradient, negative, saved_for_backward
 
 N, C, ALPHA = 40, 3, 0.1
 
@@ -254,3 +254,70 @@ def test_after_a_drift_the_backward_steps_are_the_exact_derivative(
     dense_steps(dense, start, leaf, ALPHA, 2).backward(grad)
     assert leaf.grad is not None
     torch.testing.assert_close(gradient(prop, batch, moved, grad), leaf.grad, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("fitted", [False, True], ids=["plain", "fitted"])
+@pytest.mark.parametrize("gradient_start", [None, Mix(0.4)], ids=["no gradients", "gradients"])
+def test_the_high_pass_is_the_low_pass_of_the_negative_matrix(
+    graph: Graph, x: Tensor, grad: Tensor, gradient_start: WarmStart | None, fitted: bool
+) -> None:
+    if fitted:
+        gradient_start = None if gradient_start is None else Drift(0.4)
+    results = []
+    for sign, used in ((-1, graph), (1, negative(graph))):
+        gradients = None if gradient_start is None else open_float64(N, C, gradient_start)
+        prop = LazyPropagation(ALPHA, open_float64(N, C, Drift(0.1)), gradients, sign=sign)
+        if fitted:
+            prop.fit(used.adj, 2)
+        batch = Batch.full(used, 2)
+        found = [gradient(prop, batch, factor * x, grad) for factor in (1, 3, 2)]
+        results.append([*found, prop(x, batch), prop.eval()(x, batch)])
+    for high, low in zip(*results, strict=True):
+        torch.testing.assert_close(high, low, rtol=0, atol=1e-12)
+
+
+def test_the_high_pass_converges_to_its_closed_forms(graph: Graph, x: Tensor, grad: Tensor) -> None:
+    gradients = open_float64(N, C, Drift())
+    prop = LazyPropagation(ALPHA, open_float64(N, C, Drift()), gradients, sign=-1).fit(graph.adj, 2)
+    for _ in range(120):
+        found = gradient(prop, Batch.full(graph, 2), x, grad)
+    out, expected = prop(x, Batch.full(graph, 2)), exact_solution(graph.adj, x, ALPHA, sign=-1)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(found, exact_solution(graph.adj, grad, ALPHA, sign=-1), rtol=0, atol=1e-10)
+    prop.eval_tolerance = 1e-10
+    torch.testing.assert_close(prop.eval()(x, Batch.full(graph, 2)), expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("fitted", [False, True], ids=["plain", "fitted"])
+def test_views_are_those_of_its_response_and_sign(
+    graph: Graph, x: Tensor, grad: Tensor, sign: int, fitted: bool
+) -> None:
+    history, stored = open_float64(N, C, Drift(0.2), halo_inputs=True), (grad, grad.flip(0))
+    history.push(torch.arange(N), *stored)
+    prop = LazyPropagation(ALPHA, history, eval_tolerance=1e-10, sign=sign)
+    if fitted:
+        prop.fit(graph.adj, 2)
+    batch = next(iter(ClusterLoader(graph, torch.tensor([0, 15, N]), 2).sweep()))
+    response = prop.response or Response.plain(2)
+    expected = dense_views(
+        graph.adj.to_dense(), batch.targets, x[:15], stored, response, alpha=ALPHA, beta=0.2, sign=sign
+    )
+    for view, dense in zip(prop.views(x[:15], batch), expected, strict=True):
+        torch.testing.assert_close(view, dense, rtol=0, atol=1e-12)
+    near, far = prop.eval().views(x, Batch.full(graph, 2))
+    torch.testing.assert_close(near, graph.adj.to_dense() @ x, rtol=0, atol=1e-12)
+    torch.testing.assert_close(far, exact_solution(graph.adj, x, ALPHA, sign=sign), rtol=0, atol=1e-8)
+    with pytest.raises(ValueError, match=r"use `model\.infer\(graph\)` or `Batch\.full`"):
+        prop.views(x[:15], batch)
+
+
+def test_views_check_batch_and_history(graph: Graph, x: Tensor) -> None:
+    prop = lazy(Drift())
+    with pytest.raises(GraphError, match="`batch` is of type Graph; make a batch with"):
+        prop.views(x, graph)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="the history stores 3 columns, 2 are propagated; open it with `channels=2`"):
+        prop.views(x[:, :2], Batch.full(graph, 1))
+    prop.fit(graph.adj, 2)
+    with pytest.raises(ConfigError, match="the response is fitted to 2 steps and 0 on labeled rows"):
+        prop.views(x, Batch.full(graph, 3))

@@ -14,6 +14,7 @@ from lazygnn.loader import ClusterLoader
 from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import Response, fit_response, steady_response
 from tests.helpers import dense_steps, exact_solution, matrix_polynomial, open_float64, random_graph, random_rows
+from tests.propagation.helpers import negative
 
 ALPHA = 0.1
 N, C = 40, 3
@@ -295,3 +296,47 @@ def test_a_fit_approximates_the_result_of_its_further_steps(graph: Graph, num_la
 
     assert error(after) < 0.02
     assert error(before) > 0.1
+
+
+@pytest.mark.parametrize("response", [Response.plain(3), Response(0.6, (0.7, 1.2, 0.4)), Response(0.5, (0.7,), 1)])
+def test_the_polynomial_of_the_high_pass_has_the_sign_of_every_product(graph: Graph, response: Response) -> None:
+    adj, x = graph.adj.to_dense(), rows(0)
+    expected = response.start * x
+    for weight in response.sources:
+        expected = alpha_step(-adj, expected, weight * x)
+    torch.testing.assert_close(matrix_polynomial(response.polynomial(ALPHA, -1), adj, x), expected)
+    # an odd power changes its sign, an even one does not
+    low, high = response.polynomial(ALPHA), response.polynomial(ALPHA, -1)
+    assert high == [(-1) ** power * coefficient for power, coefficient in enumerate(low)]
+
+
+def alpha_step(adj: Tensor, x: Tensor, source: Tensor) -> Tensor:
+    return (1 - ALPHA) * adj @ x + ALPHA * source
+
+
+@pytest.mark.parametrize("further", [0, 1])
+@pytest.mark.parametrize("beta", [0.0, 0.2])
+def test_the_fit_of_the_high_pass_is_that_of_the_negative_matrix(graph: Graph, beta: float, further: int) -> None:
+    options = {"further": further, "beta": beta, "level": 0.9}
+    fitted = fit_response(graph.adj, ALPHA, 2, sign=-1, **options)  # type: ignore[arg-type]
+    assert fitted == fit_response(negative(graph).adj, ALPHA, 2, **options)  # type: ignore[arg-type]
+    assert fitted != fit_response(graph.adj, ALPHA, 2, **options)  # type: ignore[arg-type]
+    # the level is that of the roughest input
+    at_minus_one = sum((-1) ** power * c for power, c in enumerate(fitted.polynomial(ALPHA, -1)))
+    assert at_minus_one == pytest.approx(0.9, abs=3e-3)
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_the_steady_response_of_the_high_pass_is_in_closed_form(graph: Graph, beta: float) -> None:
+    z, modes = torch.linalg.eigh(graph.adj.to_dense())
+    x = rows(3)
+    expected = modes @ (standing(-z, 2, beta).unsqueeze(1) * (modes.T @ x))
+    found = steady_response(graph.adj, x, ALPHA, 2, beta, -1)
+    torch.testing.assert_close(found, expected, rtol=0, atol=2e-3 * float(x.abs().max()))
+    if beta == 0:
+        torch.testing.assert_close(expected, exact_solution(graph.adj, x, ALPHA, sign=-1))
+
+
+def test_a_sign_that_is_neither_is_refused(graph: Graph) -> None:
+    with pytest.raises(ValueError, match="`sign` must be 1 for the low-pass or -1 for the high-pass, got 2"):
+        fit_response(graph.adj, ALPHA, 2, sign=2)
