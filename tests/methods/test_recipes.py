@@ -72,7 +72,9 @@ def test_an_unknown_method_names_the_nearest_or_all() -> None:
         resolve("GCN", "cora", {})
     with pytest.raises(ConfigError, match=r"unknown method `xyz`; choose one of: mlp, appnp"):
         recipe("xyz", "cora")
-    with pytest.raises(ConfigError, match=r"unknown method `xyz`; choose one of: mlp, appnp, lazygnn, lazygnn-deep"):
+    with pytest.raises(
+        ConfigError, match=r"unknown method `xyz`; choose one of: mlp, appnp, lazygnn, lazygnn-deep, lazygnn-paper"
+    ):
         resolve("xyz", "cora", {})
 
 

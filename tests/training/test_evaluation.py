@@ -87,3 +87,44 @@ def test_evaluation_turns_dropout_off_and_restores_the_mode(block_graph: Graph) 
     with pytest.raises(RuntimeError):
         infer(model, broken)
     assert model.training
+
+
+class Selecting(Known):
+    """Predicts the better one of two classes for all nodes, by the score of validation."""
+
+    def __init__(self) -> None:
+        super().__init__([0, 0, 0, 0])
+        self.scores: list[float] = []
+
+    def select(self, graph: Graph, score: Callable[[Tensor], float]) -> Tensor:
+        assert not self.training
+        assert not torch.is_grad_enabled()
+        candidates = [[0] * graph.num_nodes, [1] * graph.num_nodes]
+        self.scores = [score(torch.eye(2)[classes]) for classes in candidates]
+        self.classes = max(candidates, key=lambda classes: self.scores[classes[0]])
+        return self.infer(graph)
+
+
+@pytest.mark.parametrize("better", [0, 1])
+def test_a_model_selects_by_the_score_of_validation_on_request(path_graph: Graph, better: int) -> None:
+    # one node is for validation; the labels of the others must not matter
+    graph, model = replace(path_graph, y=torch.tensor([1 - better, better, 1 - better, 1 - better])), Selecting()
+    assert evaluate(model.train(), graph)["val"] == 1 - better
+    assert model.scores == []
+    assert evaluate(model, graph, select=True) == {"train": 0.0, "val": 1.0, "test": 0.0}
+    assert model.scores == [1 - better, better]
+    assert model.training
+    # what was selected remains
+    assert torch.equal(infer(model, graph), torch.eye(2)[[better] * 4])
+
+
+def test_outputs_are_those_selected_by_a_score(path_graph: Graph) -> None:
+    out = infer(Selecting(), path_graph, score=lambda outputs: float(outputs[:, 1].sum()))
+    assert torch.equal(out, torch.eye(2)[[1] * 4])
+
+
+def test_without_validation_nodes_nothing_is_selected(path_graph: Graph) -> None:
+    model = Selecting()
+    masks = {name: mask for name, mask in path_graph.masks.items() if name != "val"}
+    assert evaluate(model, replace(path_graph, masks=masks), select=True) == {"train": 0.5, "test": 0.0}
+    assert model.scores == []
