@@ -20,9 +20,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from lazygnn.config import TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError
-from lazygnn.methods import build, resolve
+from lazygnn.methods import METHODS, build, resolve
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.folder import CHECKPOINTS, WEIGHTS, Run
 from lazygnn.training.trainer import EpochReport, Trainer
@@ -40,6 +41,9 @@ SETTINGS: dict[str, Any] = {
     "gamma": 0.5,
 }
 TIERS = ("device", "host", "disk")
+# the method and the tier of each training
+TRAININGS = {**{tier: ("lazygnn", tier) for tier in TIERS}, "deep": ("lazygnn-deep", "disk")}
+DEEP: dict[str, Any] = {"num_blocks": 2, "alphas": [0.1, -0.5], "view_channels": 5}
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +64,10 @@ class StopHere(Exception):
     pass
 
 
-def make_trainer(graph_file: Path, settings: dict[str, Any], folder: Path) -> Trainer:
+def make_trainer(graph_file: Path, settings: dict[str, Any], folder: Path, method: str = "lazygnn") -> Trainer:
     torch.manual_seed(0)
-    config = resolve("lazygnn", str(graph_file), settings)
+    known = METHODS[method].options.model_fields.keys() | TrainerOptions.model_fields.keys()
+    config = resolve(method, str(graph_file), {name: value for name, value in settings.items() if name in known})
     built = build(config, load_graph(graph_file), folder=folder)
     return Trainer(built.model, built.loader, built.graph, config.trainer)
 
@@ -91,25 +96,27 @@ class Straight:
 
 @pytest.fixture(scope="module")
 def straight(graph_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Straight]:
-    """One uninterrupted training with each kind of history."""
+    """One uninterrupted training with each kind of history, and one of the deep model."""
     trainings = {}
-    for tier in TIERS:
+    for name, (method, tier) in TRAININGS.items():
         reports: list[EpochReport] = []
-        trainer = make_trainer(graph_file, SETTINGS | {"history": tier}, tmp_path_factory.mktemp(tier))
+        settings = SETTINGS | DEEP | {"history": tier}
+        trainer = make_trainer(graph_file, settings, tmp_path_factory.mktemp(name), method)
         trainer.on_epoch = reports.append
         trainer.run()
-        trainings[tier] = Straight(final_state(trainer), [comparable(report) for report in reports])
+        trainings[name] = Straight(final_state(trainer), [comparable(report) for report in reports])
     return trainings
 
 
-@pytest.mark.parametrize("tier", TIERS)
+@pytest.mark.parametrize("name", TRAININGS)
 @pytest.mark.parametrize("stop_after", [1, 3, 8, 17])
 def test_stopping_after_any_batch_changes_nothing(
-    graph_file: Path, tmp_path: Path, straight: dict[str, Straight], tier: str, stop_after: int
+    graph_file: Path, tmp_path: Path, straight: dict[str, Straight], name: str, stop_after: int
 ) -> None:
-    settings = SETTINGS | {"history": tier}
+    method, tier = TRAININGS[name]
+    settings = SETTINGS | DEEP | {"history": tier}
     reports: list[EpochReport] = []
-    first = make_trainer(graph_file, settings, tmp_path / "first")
+    first = make_trainer(graph_file, settings, tmp_path / "first", method)
     first.on_epoch = reports.append
     folder = CheckpointFolder(tmp_path / "checkpoints")
 
@@ -121,14 +128,14 @@ def test_stopping_after_any_batch_changes_nothing(
     first.on_batch = stop
     with pytest.raises(StopHere):
         first.run()
-    second = make_trainer(graph_file, settings, tmp_path / "second")
+    second = make_trainer(graph_file, settings, tmp_path / "second", method)
     second.on_epoch = reports.append
     saved = folder.load_latest()
     assert saved is not None
     second.restore(saved.tensors, saved.state)
     second.run()
-    assert_same(straight[tier].state, final_state(second))
-    assert [comparable(report) for report in reports] == straight[tier].reports
+    assert_same(straight[name].state, final_state(second))
+    assert [comparable(report) for report in reports] == straight[name].reports
 
 
 def test_the_three_tiers_train_alike_bit_for_bit(straight: dict[str, Straight]) -> None:
@@ -136,13 +143,13 @@ def test_the_three_tiers_train_alike_bit_for_bit(straight: dict[str, Straight]) 
         assert_same(straight["device"].state, straight[tier].state)
 
 
-def test_one_part_trains_like_full_batch_bit_for_bit(graph_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("method", "options"), [("lazygnn", {"label_step": False}), ("lazygnn-deep", DEEP)])
+def test_one_part_trains_like_full_batch_bit_for_bit(graph_file: Path, method: str, options: dict[str, Any]) -> None:
     from lazygnn.loader import ClusterLoader
 
     def run(one_part: bool) -> dict[str, Tensor]:
         torch.manual_seed(0)
-        values = {"epochs": 5, "hidden_channels": 8, "norm": "batch", "label_step": False}
-        config = resolve("lazygnn", str(graph_file), values)
+        config = resolve(method, str(graph_file), {"epochs": 5, "hidden_channels": 8, "norm": "batch", **options})
         built = build(config, load_graph(graph_file))
         ptr = torch.tensor([0, built.graph.num_nodes])
         loader = ClusterLoader(built.graph, ptr, 2) if one_part else built.loader

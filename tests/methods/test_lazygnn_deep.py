@@ -1,0 +1,219 @@
+"""The method `lazygnn-deep`: its options, its histories, and short trainings on a small graph."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.batch import Batch
+from lazygnn.config import Config
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.history import named_histories
+from lazygnn.loader import ClusterLoader
+from lazygnn.methods import Built, Place, build, build_model, resolve
+from lazygnn.models import Decoupled, LazyBlock, LazyStack
+from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, fit_response
+from lazygnn.training import Trainer, evaluate
+
+Make = Callable[..., Built]
+METHOD = "lazygnn-deep"
+SMALL: dict[str, Any] = {"hidden_channels": 8, "num_blocks": 2, "epochs": 3}
+PARTS: dict[str, Any] = SMALL | {"num_parts": 4, "parts_per_batch": 2, "partition": "random"}
+
+
+def stack_of(built: Built) -> LazyStack:
+    assert isinstance(built.model, LazyStack)
+    return built.model
+
+
+def views_of(model: LazyStack) -> list[list[LazyPropagation | ExactPropagation]]:
+    """Returns the far views of every block."""
+    return [cast(list[LazyPropagation | ExactPropagation], list(cast(LazyBlock, block).far)) for block in model.blocks]
+
+
+def histories_of(model: LazyStack) -> dict[str, tuple[int, bool, Drift]]:
+    """Returns channels, whether inputs of the halo are read, and the warm start of every history."""
+    found = named_histories(model)
+    return {
+        name: (history.values.channels, history.halo_inputs, cast(Drift, history.warm))
+        for name, history in found.items()
+    }
+
+
+def train(graph: Graph, folder: Path, **values: Any) -> tuple[LazyStack, list[float], Graph]:
+    """Trains from seed 0 and returns the model, the loss of every epoch, and the graph in the order of its parts."""
+    config = resolve(METHOD, "block", values)
+    torch.manual_seed(0)
+    built = build(config, graph, folder=folder)
+    losses: list[float] = []
+    trainer = Trainer(
+        built.model, built.loader, built.graph, config.trainer, on_epoch=lambda report: losses.append(report.loss)
+    )
+    result = trainer.fit()
+    assert result.scores == evaluate(built.model, built.graph)
+    return stack_of(built), losses, built.graph
+
+
+def test_every_view_has_a_history_and_a_response_of_its_own(make: Make, block_graph: Graph) -> None:
+    model = stack_of(make(METHOD, **SMALL, alphas=[0.1, 0.5, -0.5], beta=0.2))
+    warm = Drift(0.2)
+    # the first view of a block reads inputs of the halo for its near view
+    assert histories_of(model) == {
+        **{f"blocks.{block}.far.{view}.features": (8, view == 0, warm) for block in (0, 1) for view in range(3)},
+        "decoupled.propagation.features": (3, False, warm),
+    }
+    for views in views_of(model):
+        for alpha, view in zip((0.1, 0.5, -0.5), views, strict=True):
+            sign = 1 if alpha > 0 else -1
+            assert isinstance(view, LazyPropagation)
+            assert (view.alpha, view.sign) == (abs(alpha), sign)
+            assert view.response == fit_response(block_graph.adj, abs(alpha), 2, beta=0.2, level=0.8, sign=sign)
+    assert isinstance(model.decoupled, Decoupled)
+    propagation = model.decoupled.propagation
+    assert isinstance(propagation, LazyPropagation)
+    assert (propagation.alpha, propagation.sign) == (0.1, 1)
+    assert propagation.response == fit_response(block_graph.adj, 0.1, 2, beta=0.2, level=0.8)
+
+
+def test_options_reach_the_model(make: Make, block_graph: Graph) -> None:
+    options = {"alphas": [-0.3], "view_channels": 5, "num_layers": 3, "level": 0.7, "norm": "batch", "decoupled": False}
+    model = stack_of(
+        make(METHOD, **SMALL, **options, dropout=0.3, input_dropout=0.2, eval_layers=7, eval_tolerance=0.1)
+    )
+    assert histories_of(model) == {f"blocks.{block}.far.0.features": (5, True, Drift(1 - 0.9**1.5)) for block in (0, 1)}
+    ((view,), _) = views_of(model)
+    assert isinstance(view, LazyPropagation)
+    assert (view.alpha, view.sign, view.eval_layers, view.eval_tolerance) == (0.3, -1, 7, 0.1)
+    assert view.response == fit_response(block_graph.adj, 0.3, 3, beta=1 - 0.9**1.5, level=0.7, sign=-1)
+    assert (model.decoupled, model.dropout, model.input_dropout) == (None, 0.3, 0.2)
+    assert {type(module).__name__ for module in model.modules() if "Norm" in type(module).__name__} == {
+        "TargetBatchNorm"
+    }
+    # the decoupled model beside a high-pass is a low-pass
+    beside = stack_of(make(METHOD, **SMALL, alphas=[-0.3])).decoupled
+    assert beside is not None
+    assert isinstance(beside.propagation, LazyPropagation)
+    assert (beside.propagation.alpha, beside.propagation.sign) == (0.3, 1)
+
+
+def test_inference_opens_no_history(block_graph: Graph, tmp_path: Path) -> None:
+    config = resolve(METHOD, "block", PARTS | {"history": "disk", "eval_storage": "disk"})
+    model = build_model(config, block_graph, Place(torch.device("cpu"), tmp_path, training=False))
+    assert len(named_histories(model)) == 0
+    assert list(tmp_path.iterdir()) == []
+    assert model.infer(block_graph).shape == (60, 3)
+    assert {path.name for path in tmp_path.iterdir()} == {"stack.rows", "inference.rows"} | {
+        f"block-{index}.rows" for index in range(3)
+    }
+
+
+@pytest.mark.parametrize("history", ["device", "host", "pinned", "disk"])
+def test_every_tier_trains_alike(block_graph: Graph, tmp_path: Path, history: str) -> None:
+    bank = {"alphas": [0.1, 0.5, -0.5], "view_channels": 5}
+    states = []
+    for tier in ("device", history):
+        model, losses, graph = train(block_graph, tmp_path / tier, **PARTS, **bank, history=tier)
+        assert all(stored.complete for stored in named_histories(model).values())
+        states.append((losses, model.state_dict(), model.infer(graph)))
+    (losses, state, outputs), (others, other, found) = states
+    assert losses == others
+    assert all(torch.equal(value, other[name]) for name, value in state.items())
+    assert torch.equal(outputs, found)
+    names = {path.name for path in (tmp_path / history).glob("*")}
+    assert ("block-1-2.inputs.rows" in names) == (history == "disk")
+
+
+@pytest.mark.parametrize(("dtype", "error"), [("bfloat16", 0.05), ("float16", 0.01), ("int8", 0.05)])
+def test_every_number_format_trains_nearly_alike(block_graph: Graph, tmp_path: Path, dtype: str, error: float) -> None:
+    options = PARTS | {"dropout": 0.0}
+    _, expected, _ = train(block_graph, tmp_path, **options)
+    model, losses, _ = train(block_graph, tmp_path, **options, history_dtype=dtype)
+    kept = {history.values.parts["rows"].dtype for history in named_histories(model).values()}
+    assert kept == {getattr(torch, dtype)}
+    assert losses == pytest.approx(expected, rel=error)
+    assert losses != expected
+    assert losses[-1] < losses[0]
+
+
+def test_exact_steps_train_without_histories(block_graph: Graph, tmp_path: Path) -> None:
+    model, losses, _ = train(block_graph, tmp_path, **SMALL, exact=True, num_layers=5, alphas=[0.1, -0.5], dropout=0.0)
+    assert len(named_histories(model)) == 0
+    for views in views_of(model):
+        assert all(isinstance(view, ExactPropagation) for view in views)
+        assert [(view.alpha, view.sign, view.eval_layers) for view in views] == [(0.1, 1, 5), (0.5, -1, 5)]
+    assert model.decoupled is not None
+    assert isinstance(model.decoupled.propagation, ExactPropagation)
+    assert losses[-1] < losses[0]
+
+
+def test_one_part_has_the_outputs_and_gradients_of_the_full_batch(block_graph: Graph) -> None:
+    results: list[list[Tensor]] = []
+    for one_part in (False, True):
+        torch.manual_seed(0)
+        built = build(resolve(METHOD, "block", SMALL | {"alphas": [0.1, -0.5], "view_channels": 5}), block_graph)
+        model = stack_of(built).train()
+        (batch,) = ClusterLoader(block_graph, torch.tensor([0, 60]), 2) if one_part else [Batch.full(block_graph, 2)]
+        found: list[Tensor] = []
+        # the first visit, which finds no history, and two more
+        for _ in range(3):
+            loss = model.loss(batch, block_graph.task)
+            found += [loss, *torch.autograd.grad(loss, list(model.parameters()))]
+        results.append([*found, model(batch)])
+    for one, other in zip(*results, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"exact": True, "num_parts": 4},
+            "`exact` is true, but `num_parts` is 4; exact steps need full batch: set `num_parts=1`, or omit `exact`",
+        ),
+        (
+            {"alphas": [0.1, 0.0]},
+            r"`alphas` is \[0\.1, 0\.0\]; a weight of 0 has no fixed point: remove it",
+        ),
+    ],
+)
+def test_options_that_cannot_be_combined_are_refused_with_a_remedy(
+    unchecked: Callable[..., Config], block_graph: Graph, values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build(resolve(METHOD, "block", values), block_graph)
+    with pytest.raises(ConfigError, match=message):
+        build(unchecked(METHOD, **values), block_graph)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"alphas": []}, {"alphas": [1.5]}, {"alphas": [-2.0]}, {"num_blocks": 0}, {"halo": "paper"}, {"level": 0.0}],
+    ids=str,
+)
+def test_impossible_values_are_named(values: dict[str, Any]) -> None:
+    (name,) = values
+    with pytest.raises(ConfigError, match=name):
+        resolve(METHOD, "block", values)
+
+
+@pytest.mark.parametrize(
+    ("values", "chosen"),
+    [
+        ({}, {"beta": 0.1, "level": 0.8, "edges": "device"}),
+        ({"num_layers": 4, "features": "host"}, {"beta": 0.19, "level": 0.8, "edges": "host"}),
+        ({"beta": 0.3, "level": 0.9, "edges": "device"}, {}),
+    ],
+    ids=str,
+)
+def test_what_is_left_open_is_chosen(
+    unchecked: Callable[..., Config], values: dict[str, Any], chosen: dict[str, Any]
+) -> None:
+    options = unchecked(METHOD, **values).model
+    assert options.chosen() == chosen
+    filled = options.resolved()
+    assert {name: getattr(filled, name) for name in values} == values
+    assert {name: getattr(filled, name) for name in chosen} == pytest.approx(chosen, abs=1e-6)
