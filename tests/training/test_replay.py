@@ -32,6 +32,7 @@ VALUES: dict[str, Any] = {
     "diagnose_every": 0,
     "eval_every": 100,
 }
+DEEP: dict[str, Any] = {"method": "lazygnn-deep", "num_blocks": 2, "alphas": [0.1, -0.5], "view_channels": 5}
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
@@ -79,7 +80,17 @@ def graphs_of(trainer: Trainer) -> CapturedSteps:
 
 
 @pytest.mark.parametrize(
-    "values", [{}, {"num_parts": 1}, {"num_parts": 1, "label_step": True}, {"history_dtype": "int8"}, {"gamma": 0.5}]
+    "values",
+    [
+        {},
+        {"num_parts": 1},
+        {"num_parts": 1, "label_step": True},
+        {"history_dtype": "int8"},
+        {"gamma": 0.5},
+        DEEP,
+        DEEP | {"num_parts": 1},
+    ],
+    ids=str,
 )
 def test_replayed_training_is_ordinary_training_bit_for_bit(
     block_graph: Graph, replaying_trainer: Any, values: dict[str, Any]
@@ -148,6 +159,7 @@ PINNED = [
     {"parts_per_batch": 3, "num_parts": 5},
     {"method": "gcn-gas"},
     {"method": "gcnii-gas", "num_layers": 3},
+    DEEP,
 ]
 
 
@@ -281,6 +293,9 @@ class Interrupt(Exception):
         {"history": "pinned", "halo_gradients": True},
         {"history": "pinned", "halo": "paper"},
         {"history": "pinned", "method": "gcn-gas"},
+        DEEP,
+        DEEP | {"num_parts": 1},
+        DEEP | {"history": "pinned"},
     ],
     ids=str,
 )
@@ -407,6 +422,8 @@ def test_training_again_and_again_keeps_no_memory(block_graph: Graph) -> None:
         {"clip_norm": 1.0, "gamma": 0.5},
         {"history": "pinned", "gamma": 0.5},
         {"history": "pinned", "method": "gcn-gas"},
+        DEEP,
+        DEEP | {"history": "pinned"},
     ],
     ids=str,
 )
