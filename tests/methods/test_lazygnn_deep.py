@@ -15,6 +15,8 @@ from lazygnn.graph import Graph
 from lazygnn.history import named_histories
 from lazygnn.loader import ClusterLoader
 from lazygnn.methods import Built, Place, build, build_model, resolve
+from lazygnn.methods.base import Facts
+from lazygnn.methods.lazygnn_deep import adapt
 from lazygnn.models import Decoupled, LazyBlock, LazyStack
 from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, fit_response
 from lazygnn.training import Trainer, evaluate
@@ -105,6 +107,8 @@ def test_inference_opens_no_history(block_graph: Graph, tmp_path: Path) -> None:
     model = build_model(config, block_graph, Place(torch.device("cpu"), tmp_path, training=False))
     assert len(named_histories(model)) == 0
     assert list(tmp_path.iterdir()) == []
+    assert isinstance(model, LazyStack)
+    model.share.fill_(0.5)
     assert model.infer(block_graph).shape == (60, 3)
     assert {path.name for path in tmp_path.iterdir()} == {"stack.rows", "inference.rows"} | {
         f"block-{index}.rows" for index in range(3)
@@ -217,3 +221,18 @@ def test_what_is_left_open_is_chosen(
     filled = options.resolved()
     assert {name: getattr(filled, name) for name in values} == values
     assert {name: getattr(filled, name) for name in chosen} == pytest.approx(chosen, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("facts", "num_blocks"),
+    [
+        (Facts(num_nodes=3_000, num_train=140, in_channels=1_433), 2),
+        (Facts(num_nodes=90_000, num_train=50_000, in_channels=100), 8),
+        (Facts(num_nodes=90_000, num_train=2_000, in_channels=100), 5),
+        (Facts(num_nodes=2_400_000, num_train=200_000, in_channels=100), 4),
+        (Facts(num_nodes=2_400_000, num_train=100, in_channels=100), 2),
+    ],
+    ids=str,
+)
+def test_scarce_labels_and_large_graphs_take_fewer_blocks(facts: Facts, num_blocks: int) -> None:
+    assert adapt(facts) == {"num_blocks": num_blocks}

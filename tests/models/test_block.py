@@ -1,5 +1,6 @@
 """A block against its formula with dense matrices, in float64; autograd differentiates the formula."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -57,7 +58,9 @@ def make(far: Any, *, view_channels: int | None = K, norm: NormKind = "layer", d
 def formula(block: LazyBlock, h: Tensor, views: list[Tensor]) -> Tensor:
     """Returns the block of its views, written out, for `layer` and no dropout."""
     joined = torch.cat((normed(block, h), *views), dim=1)
-    hidden = torch.relu(joined @ block.first.weight + block.first.bias)
+    before = joined @ block.first.weight + block.first.bias
+    # the Gaussian error linear unit
+    hidden = before * (1 + torch.erf(before / math.sqrt(2))) / 2
     return h + hidden @ block.last.weight + block.last.bias
 
 

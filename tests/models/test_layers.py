@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lazygnn.models import layers
-from lazygnn.models.layers import MLP, Linear, NormKind, TargetBatchNorm, drop, make_norm, relu_dropout
+from lazygnn.models.layers import MLP, Linear, NormKind, TargetBatchNorm, drop, gelu_dropout, make_norm, relu_dropout
 from lazygnn.ops import Csr
 
 
@@ -220,6 +220,19 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     module = SimpleNamespace(**{name: fake(name) for name in names})
     monkeypatch.setattr(layers, "activations", lambda _: module)
     return used
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("p", [0.0, 0.4])
+def test_gelu_and_dropout_in_one_call(p: float, training: bool) -> None:
+    x = torch.linspace(-4, 4, 200, dtype=torch.float64)
+    expected = x * torch.distributions.Normal(0.0, 1.0).cdf(x)
+    torch.manual_seed(0)
+    out = gelu_dropout(x, p, training)
+    kept = out != 0
+    scale = 1 / (1 - p) if training else 1
+    torch.testing.assert_close(out[kept], scale * expected[kept], rtol=1e-9, atol=1e-12)
+    assert bool(kept.all()) == (p == 0 or not training)
 
 
 @pytest.mark.parametrize(("norm", "name"), [("batch", "batch_norm_relu_dropout"), ("layer", "relu_dropout")])
