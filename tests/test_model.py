@@ -52,14 +52,14 @@ def test_the_loss_is_weighted_by_node_and_at_least_in_float32(block_graph: Graph
     outputs = random_rows(60, 3, 1, dtype)
     train, task = block_graph.masks["train"], block_graph.task
     expected = task.loss(outputs[train].double(), block_graph.y[train]).mean()
-    loss = weighted_loss(outputs, batch, task)
+    loss = weighted_loss(outputs, batch.y, batch.weight, task)
     assert loss.dtype == (torch.float32 if dtype == torch.bfloat16 else dtype)
     torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
 
 
 def test_the_loss_of_a_model_is_that_of_its_outputs(block_graph: Graph) -> None:
     model, batch = Scale(), Batch.full(block_graph, 1)
-    expected = weighted_loss(model(batch), batch, block_graph.task)
+    expected = weighted_loss(model(batch), batch.y, batch.weight, block_graph.task)
     loss = model.loss(batch, block_graph.task)
     assert torch.equal(loss, expected)
     loss.backward()

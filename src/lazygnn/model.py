@@ -27,7 +27,7 @@ class Model(nn.Module):
 
     def loss(self, batch: Batch, task: Task) -> Tensor:
         """Returns the training loss of a batch: that of its outputs, weighted by node."""
-        return weighted_loss(self(batch), batch, task)
+        return weighted_loss(self(batch), batch.y, batch.weight, task)
 
     @abstractmethod
     def infer(self, graph: Graph) -> Tensor:
@@ -59,7 +59,7 @@ class Model(nn.Module):
         return next(self.parameters()).device
 
 
-def weighted_loss(outputs: Tensor, batch: Batch, task: Task) -> Tensor:
-    """Returns the loss of the outputs of the targets, in float32 at least."""
+def weighted_loss(outputs: Tensor, y: Tensor, weight: Tensor, task: Task) -> Tensor:
+    """Returns the sum of the weighted losses of some nodes, in float32 at least."""
     widened = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
-    return (batch.weight * task.loss(widened, batch.y)).sum()
+    return (weight * task.loss(widened, y)).sum()

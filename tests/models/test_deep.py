@@ -135,9 +135,9 @@ def test_the_loss_is_the_sum_of_both(graph: Graph) -> None:
     batch = Batch.full(graph, 2)
     both, alone = make(exact=2), make(exact=2, decoupled=False)
     alone.load_state_dict({name: value for name, value in both.state_dict().items() if "decoupled" not in name})
-    stack = weighted_loss(alone(batch), batch, graph.task)
+    stack = weighted_loss(alone(batch), batch.y, batch.weight, graph.task)
     assert torch.equal(alone.loss(batch, graph.task), stack)
-    decoupled = weighted_loss(beside(both)(batch), batch, graph.task)
+    decoupled = weighted_loss(beside(both)(batch), batch.y, batch.weight, graph.task)
     torch.testing.assert_close(both.loss(batch, graph.task), stack + decoupled, rtol=0, atol=1e-12)
     # it does not depend on the share
     both.share.fill_(1.0)

@@ -14,6 +14,7 @@ from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOpt
 from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled, LazyBlock, LazyStack
 from lazygnn.models.block import Far
+from lazygnn.models.label_input import LabelInput
 from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Response
 from lazygnn.propagation.response import default_level
 
@@ -43,6 +44,9 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
     )
     level: float | None = Field(
         None, gt=0, le=1, description="share of the smoothest change that a pass follows at once; empty means 0.8"
+    )
+    label_input: float = Field(
+        0.0, ge=0, lt=1, description="share of the training labels that a step shows to the stack; 0 shows none"
     )
     decoupled: bool = Field(True, description="train a decoupled model beside the stack; validation weights the two")
 
@@ -115,6 +119,9 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
         )
         propagation = far(abs(options.alphas[0]), outputs, "decoupled", halo_inputs=False)
         decoupled = Decoupled(transform, propagation, scratch=options.scratch(place))
+    labels = None
+    if options.label_input > 0:
+        labels = LabelInput(graph.task, options.hidden_channels, options.label_input)
     return LazyStack(
         graph.in_channels,
         graph.task.num_outputs,
@@ -124,6 +131,7 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
         dropout=options.dropout,
         input_dropout=options.input_dropout,
         decoupled=decoupled,
+        labels=labels,
         scratch=options.scratch(place),
     )
 

@@ -19,6 +19,7 @@ from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model, weighted_loss
 from lazygnn.models.block import LazyBlock
 from lazygnn.models.decoupled import Decoupled
+from lazygnn.models.label_input import LabelInput
 from lazygnn.models.layers import Linear, NormKind, drop, gelu_dropout, make_norm
 from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Csr
@@ -44,6 +45,7 @@ class LazyStack(Model):
         dropout: Fraction of hidden units dropped in training.
         input_dropout: Fraction of input entries dropped in training; for sparse features, of the stored entries.
         decoupled: Trained beside the stack; `None` for the stack alone.
+        labels: Shows training labels to the stack; `None` shows none.
         scratch: Folder for the rows of all nodes in inference, if these do not fit in memory.
     """
 
@@ -61,6 +63,7 @@ class LazyStack(Model):
         dropout: float = 0.5,
         input_dropout: float = 0.0,
         decoupled: Decoupled | None = None,
+        labels: LabelInput | None = None,
         scratch: Path | None = None,
     ) -> None:
         super().__init__()
@@ -71,6 +74,7 @@ class LazyStack(Model):
         self.norm = make_norm(norm, hidden_channels)
         self.last = Linear(hidden_channels, out_channels)
         self.decoupled = decoupled
+        self.labels = labels
         self.dropout = dropout
         self.input_dropout = input_dropout
         self.scratch = scratch
@@ -78,7 +82,7 @@ class LazyStack(Model):
 
     def forward(self, batch: Batch) -> Tensor:
         """Returns the outputs of the targets, [T, C]."""
-        stack = self._stack(batch)
+        stack, _ = self._stack(batch)
         if self.decoupled is None:
             return stack
         # under autocast the two may differ in type
@@ -87,7 +91,8 @@ class LazyStack(Model):
 
     def loss(self, batch: Batch, task: Task) -> Tensor:
         """Returns the loss of the stack plus that of the decoupled model; neither depends on the other."""
-        loss = weighted_loss(self._stack(batch), batch, task)
+        stack, weight = self._stack(batch)
+        loss = weighted_loss(stack, batch.y, weight, task)
         return loss if self.decoupled is None else loss + self.decoupled.loss(batch, task)
 
     def fill(self, batch: Batch) -> None:
@@ -132,27 +137,45 @@ class LazyStack(Model):
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """Returns the weights layer by layer, those of the decoupled model last."""
-        layers = parameters_by_layer([self.first, *self.blocks, self.last], [])
+        first = [self.first] if self.labels is None else [self.first, self.labels]
+        layers = parameters_by_layer([*first, *self.blocks, self.last], [])
         layers[-1].extend(self.norm.parameters())
         return layers if self.decoupled is None else layers + self.decoupled.layer_parameters()
 
-    def _stack(self, batch: Batch) -> Tensor:
+    def _stack(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Returns the outputs of the targets, [T, C], and the weight of the loss of each, [T]."""
         check_batch(batch)
-        h = self._enter(drop(batch.x, self.input_dropout, self.training))
+        x, weight, rows = drop(batch.x, self.input_dropout, self.training), batch.weight, None
+        if self.labels is not None and self.training:
+            rows, weight = self.labels.draw(batch)
+        elif self.labels is not None:
+            rows = self.labels(batch.y, batch.weight > 0)
+        h = self._enter(x, rows)
         for block in self.blocks:
             h = block(h, batch)
-        return self._leave(h)
+        return self._leave(h), weight
 
     def _infer_stack(self, graph: Graph) -> Tensor:
         adj = graph.adj.to(self.device)
         with evaluating(self):
-            h = by_rows(self._enter, self.device, graph.x, allocate=on_disk(self.scratch, "stack"))
+            h = self._enter_all(graph)
             for block in cast(list[LazyBlock], list(self.blocks)):
                 h = block.infer(h, adj, scratch=self.scratch)
             return by_rows(self._leave, self.device, h)
 
-    def _enter(self, x: Tensor | Csr) -> Tensor:
-        return gelu_dropout(self.first(x), self.dropout, self.training)
+    def _enter_all(self, graph: Graph) -> Tensor:
+        allocate, labels = on_disk(self.scratch, "stack"), self.labels
+        if labels is None:
+            return by_rows(self._enter, self.device, graph.x, allocate=allocate)
+
+        def enter(x: Tensor | Csr, y: Tensor, shown: Tensor) -> Tensor:
+            return self._enter(x, labels(y, shown))
+
+        return by_rows(enter, self.device, graph.x, graph.y, graph.masks["train"], allocate=allocate)
+
+    def _enter(self, x: Tensor | Csr, rows: Tensor | None = None) -> Tensor:
+        h = self.first(x)
+        return gelu_dropout(h if rows is None else h + rows, self.dropout, self.training)
 
     def _leave(self, h: Tensor) -> Tensor:
         out: Tensor = self.last(nn.functional.dropout(self.norm(h), self.dropout, self.training))
