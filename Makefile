@@ -19,7 +19,8 @@ lint: install
 	$(BIN)/mypy
 
 test: lint
-	$(BIN)/pytest -n 2 -m "not soak"
+	# more threads than cores wait for each other
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not soak"
 
 soak: install
 	$(BIN)/pytest -m "soak"

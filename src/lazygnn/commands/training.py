@@ -22,6 +22,7 @@ from lazygnn.run.curves import plot_curves
 from lazygnn.run.folder import CHECKPOINTS, CURVES, HISTORIES, Run
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Saver
+from lazygnn.run.trend import still_rising
 from lazygnn.training import EpochReport, Trainer
 from lazygnn.training.metrics import find_metric
 
@@ -116,6 +117,11 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
     run.save_weights(trainer.model.state_dict())
     log = run.log.read()
     plot_curves({config.method: log}, run.path / CURVES)
+    if (rise := still_rising(log, config.trainer.epochs)) is not None:
+        logger.warning(
+            f"validation was still rising when training ended: {rise[0]:.4f} after nine tenths of the epochs, "
+            f"{rise[1]:.4f} at the end; train longer, with `--set epochs={2 * config.trainer.epochs}`"
+        )
     trained = {
         "epochs": fit.epochs,
         "best_epoch": fit.best_epoch,

@@ -25,7 +25,7 @@ from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Csr
 from lazygnn.task import Task
 
-# weights of the decoupled outputs that validation chooses from; the first is kept unless another one is clearly better
+# weights of the decoupled outputs that validation chooses from; the first is taken unless another is clearly better
 SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
 
 
@@ -34,7 +34,8 @@ class LazyStack(Model):
 
     A decoupled model (`LazyGNN`) may be trained beside the stack, with a loss of its own. The outputs are
     `(1 - share) stack + share decoupled`. The share is chosen on validation at every evaluation, like the best epoch.
-    It stays at 1, the decoupled model, unless another one is better by more than noise, so few labels cost nothing.
+    It is 1, the decoupled model, unless another one is better by more than noise, so few labels cost nothing. Before
+    any validation it is 0.5.
 
     Args:
         in_channels: Width of the features.
@@ -78,7 +79,7 @@ class LazyStack(Model):
         self.dropout = dropout
         self.input_dropout = input_dropout
         self.scratch = scratch
-        self.register_buffer("share", torch.tensor(0.0 if decoupled is None else SHARES[0]))
+        self.register_buffer("share", torch.tensor(0.0 if decoupled is None else 0.5))
 
     def forward(self, batch: Batch) -> Tensor:
         """Returns the outputs of the targets, [T, C]."""
