@@ -161,6 +161,13 @@ def test_the_rows_of_a_halo_follow_those_of_the_product(num_halo: int) -> None:
     assert torch.equal(spmm(a, inside, halo), spmm(a, x))
 
 
+def test_steps_take_a_halo_after_the_rows_of_x() -> None:
+    a, x, source = random_matrix(4, 9), random_rows(9, 3, 1), random_rows(4, 3, 2)
+    out = run_steps([a, a], x[:4], source, 0.2, weights=[0.5, 1.0], halo=x[4:5].expand(5, -1))
+    whole = torch.cat((x[:4], x[4:5].expand(5, -1)))
+    assert torch.equal(out, run_steps([a, a], whole, source, 0.2, weights=[0.5, 1.0]))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_autocast_rounds_neither_the_matrix_nor_the_sums(dtype: torch.dtype) -> None:
     a, x, source = random_matrix(6, 6, dtype=torch.float32), random_rows(6, 3, 2, dtype), random_rows(6, 3, 3, dtype)

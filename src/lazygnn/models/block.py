@@ -139,7 +139,12 @@ class LazyBlock(nn.Module):
         return u if self.narrow is None else cast(Tensor, self.narrow(u))
 
     def _combine(self, h: Tensor, u: Tensor, *views: Tensor) -> Tensor:
-        hidden = gelu_dropout(self.first(torch.cat((u, *views), dim=1)), self.dropout, self.training)
+        # `W_1 [u, views]` one part after the other, so that neither they nor their gradients are copied side by side
+        parts = (u, *views)
+        joined = self.first.bias.expand(len(u), -1)
+        for part, weight in zip(parts, self.first.weight.split([part.shape[1] for part in parts]), strict=True):
+            joined = torch.addmm(joined, part, weight)
+        hidden = gelu_dropout(joined, self.dropout, self.training)
         out: Tensor = h + self.last(hidden)
         return out
 

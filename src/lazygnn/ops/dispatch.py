@@ -70,15 +70,17 @@ def run_steps(
     weights: Sequence[float] | None = None,
     previous: Tensor | None = None,
     sign: int = 1,
+    halo: Tensor | None = None,
 ) -> Tensor:
     """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix.
 
-    Returns `x` if there are no matrices. The source must cover the rows of every matrix.
+    Returns `x` if there are no matrices. The source must cover the rows of every matrix. The rows of a `halo` follow
+    those of `x` and keep their value; they need not be in memory of their own (`expand`).
     """
     if not adjs:
         return x
-    out: Tensor = _products(adjs[0], x, source, previous).run_steps(
-        adjs, x, source, alpha, weights=weights, previous=previous, sign=sign
+    out: Tensor = _products(adjs[0], x, source, previous, halo).run_steps(
+        adjs, x, source, alpha, weights=weights, previous=previous, sign=sign, halo=halo
     )
     return out
 

@@ -58,8 +58,13 @@ def run_steps(
     weights: Sequence[float] | None = None,
     previous: Tensor | None = None,
     sign: int = 1,
+    halo: Tensor | None = None,
 ) -> Tensor:
-    """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix."""
+    """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix.
+
+    The rows of a `halo` follow those of `x` and keep their value.
+    """
+    x = x if halo is None else torch.cat((x, halo))
     for adj, weight in zip(adjs, (1.0,) * len(adjs) if weights is None else weights, strict=True):
         x = step(adj, x, source, alpha, weight=weight, previous=previous, sign=sign)
     return x[: adjs[-1].num_rows] if adjs else x

@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from lazygnn import ops
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError
-from lazygnn.history import NoHistory, StoredHistory, pad_rows
+from lazygnn.history import NoHistory, StoredHistory
 from lazygnn.propagation.passes import Rule, run_pass
 
 
@@ -52,16 +52,18 @@ class _Views(Function):
 
 def _gradient(grad_near: Tensor, grad_far: Tensor, batch: Batch, rule: Rule) -> Tensor:
     """Returns `A^T grad_near + P^T grad_far`; the halo has no gradient and gets none."""
-    alpha, sign, response, num_nodes = rule.alpha, rule.sign, rule.response, len(batch.nodes)
+    alpha, sign, response = rule.alpha, rule.sign, rule.response
+    num_halo = len(batch.nodes) - batch.num_targets
+    halo = grad_far.new_zeros(1, grad_far.shape[1]).expand(num_halo, -1) if num_halo > 0 else None
     *adjs, last = batch.backward_adjs
     *weights, last_weight = response.sources
-    g = pad_rows(response.start * grad_far, num_nodes)
-    g = ops.run_steps(adjs, g, grad_far, alpha, weights=weights, sign=sign)[: batch.num_targets]
     if alpha == 1:
-        return last_weight * grad_far + ops.spmm(last, pad_rows(grad_near, num_nodes))[: batch.num_targets]
+        return (last_weight * grad_far + ops.spmm(last, grad_near, halo))[: batch.num_targets]
+    g = ops.run_steps(adjs, response.start * grad_far, grad_far, alpha, weights=weights, sign=sign, halo=halo)
     # the step multiplies by `sign (1 - alpha) A`
-    g = pad_rows(g.add(grad_near, alpha=sign / (1 - alpha)), num_nodes)
-    return ops.run_steps([last], g, grad_far, alpha, weights=[last_weight], sign=sign)[: batch.num_targets]
+    g = g[: batch.num_targets].add(grad_near, alpha=sign / (1 - alpha))
+    g = ops.run_steps([last], g, grad_far, alpha, weights=[last_weight], sign=sign, halo=halo)
+    return g[: batch.num_targets]
 
 
 def _check(u: Tensor, batch: Batch, rule: Rule) -> None:

@@ -414,6 +414,22 @@ def test_the_rows_of_a_halo_follow_those_of_the_product(
         assert torch.equal(out, products.spmm(adj, x))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rows", [[3, 3], [3], [5, 3]], ids=str)
+@pytest.mark.parametrize("columns", [5, 8, 20])
+def test_steps_read_a_halo_where_it_is_or_one_row_of_it_for_all(
+    device: str, columns: int, rows: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_MAX_LANES", 2)
+    adjs = [matrix([4, 0, 6, 2, 1][:number], 9, device) for number in rows]
+    adjs = [adj.with_value(adj.value / 5) for adj in adjs]
+    x, source = draw(9, columns, device, dtype), draw(9, columns, device, dtype)
+    for halo in (x[3:].clone(), x[3:4].expand(6, -1)):
+        out = products.run_steps(adjs, x[:3], source, 0.3, weights=[0.5, 2.0][: len(rows)], halo=halo)
+        whole = torch.cat((x[:3], halo))
+        assert torch.equal(out, products.run_steps(adjs, whole, source, 0.3, weights=[0.5, 2.0][: len(rows)]))
+
+
 def test_a_halo_of_a_wrong_size_is_refused(device: str) -> None:
     adj, x = matrix([4, 0, 7], 5, device), draw(5, 7, device)
     for halo in (x[:1], x[:3]):

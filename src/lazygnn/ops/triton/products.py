@@ -32,7 +32,7 @@ _OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
 def spmm(matrix: Csr, x: Tensor, halo: Tensor | None = None) -> Tensor:
     """Returns `matrix @ x` for a dense `x`; with a `halo`, its rows follow those of `x`."""
     out = empty_rows(matrix.num_rows, x)
-    _multiply(matrix, aligned(x), out, halo=None if halo is None else aligned(halo))
+    _multiply(matrix, aligned(x), out, halo=None if halo is None else _aligned_halo(halo))
     return out
 
 
@@ -66,21 +66,26 @@ def run_steps(
     weights: Sequence[float] | None = None,
     previous: Tensor | None = None,
     sign: int = 1,
+    halo: Tensor | None = None,
 ) -> Tensor:
     """Takes one step per matrix, each with its weight of the source, and returns the rows of the last matrix.
 
-    If all matrices have the same number of rows, the further rows of `x` are read in place and never copied.
+    If all matrices have the same number of rows, the further rows of `x` are read in place and never copied. The same
+    holds for the rows of a `halo`, if `x` has no further rows.
     """
     if not adjs:
         return x
     rows = adjs[-1].num_rows
     weights = (1.0,) * len(adjs) if weights is None else weights
-    if any(adj.num_rows != rows for adj in adjs):
+    same_rows = all(adj.num_rows == rows for adj in adjs)
+    if halo is not None and not (same_rows and len(x) == rows):
+        x, halo = torch.cat((x, halo)), None
+    if not same_rows:
         for adj, weight in zip(adjs, weights, strict=True):
             x = step(adj, x, source, alpha, weight=weight, previous=previous, sign=sign)
         return x[:rows]
-    x, halo = aligned(x), None
-    below = x[rows:] if rows < len(x) else None
+    x, halo = aligned(x), None if halo is None else _aligned_halo(halo)
+    below = x[rows:] if rows < len(x) else halo
     if len(adjs) >= _PADDED_FROM:
         source = aligned(with_dense_rows(source))
         previous = None if previous is None else aligned(with_dense_rows(previous))
@@ -167,6 +172,13 @@ def _multiply(
             **gather,
             **_OPTIONS,
         )
+
+
+def _aligned_halo(halo: Tensor) -> Tensor:
+    """Returns rows that start a multiple of 16 bytes apart; one row that stands for all of them stays one row."""
+    if halo.stride(0) == 0 and len(halo) > 0:
+        return aligned(halo[:1]).expand(len(halo), -1)
+    return aligned(halo)
 
 
 def _sum_pieces(plan: plans.Plan, vectors: int, gather: dict[str, Any]) -> Tensor | None:
