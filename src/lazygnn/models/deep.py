@@ -20,7 +20,7 @@ from lazygnn.model import Model, weighted_loss
 from lazygnn.models.block import LazyBlock
 from lazygnn.models.decoupled import Decoupled
 from lazygnn.models.label_input import LabelInput
-from lazygnn.models.layers import Linear, NormKind, drop, gelu_dropout, make_norm
+from lazygnn.models.layers import Linear, NormKind, drop, dropout, gelu_dropout, make_norm
 from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Csr
 from lazygnn.task import Task
@@ -179,7 +179,7 @@ class LazyStack(Model):
         return gelu_dropout(h if rows is None else h + rows, self.dropout, self.training)
 
     def _leave(self, h: Tensor) -> Tensor:
-        out: Tensor = self.last(nn.functional.dropout(self.norm(h), self.dropout, self.training))
+        out: Tensor = self.last(dropout(self.norm(h), self.dropout, self.training))
         return out
 
 

@@ -139,7 +139,15 @@ def relu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 def gelu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
     """Returns `dropout(gelu(x))`."""
-    return F.dropout(F.gelu(x), p, training)
+    return dropout(F.gelu(x), p, training)
+
+
+def dropout(x: Tensor, p: float, training: bool) -> Tensor:
+    """Applies dropout with the fast random numbers of `dropout_` on a CPU."""
+    if not training or not 0 < p < 1 or x.device.type != "cpu" or torch.compiler.is_compiling():
+        return F.dropout(x, p, training)
+    mask, _ = dropout_(torch.ones_like(x), p)
+    return x * mask
 
 
 class _ReluDropout(Function):
