@@ -72,6 +72,16 @@ class Facts:
         """Returns how scarce labels are beside the features, in [0, 1]; 1 means at most ten labels per feature."""
         return min(1.0, 10 * self.in_channels / self.num_train)
 
+    @property
+    def plentiful(self) -> bool:
+        """Returns whether labels are plentiful beside the features: models get a further layer and a norm."""
+        return self.scarcity < 0.5
+
+    @property
+    def norm(self) -> str:
+        """Returns the normalization between the layers of a model without one of its own."""
+        return "batch" if self.plentiful else "none"
+
 
 class MethodOptions(Options):
     """The options that every method has, and the methods that `build` calls on all options."""

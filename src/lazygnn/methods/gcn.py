@@ -47,8 +47,7 @@ def make_loader(options: GCNOptions, cut: Cut, place: Place) -> Loader:  # noqa:
 
 def adapt(facts: Facts) -> dict[str, Any]:
     """Adds a layer and batch normalization where labels are plentiful."""
-    plentiful = facts.scarcity < 0.5
-    return {"num_layers": 3 if plentiful else 2, "norm": "batch" if plentiful else "none"}
+    return {"num_layers": 3 if facts.plentiful else 2, "norm": facts.norm}
 
 
 METHOD = Method(

@@ -48,7 +48,7 @@ def make_model(options: GCNIIOptions, graph: Graph, place: Place) -> Model:  # n
 
 def adapt(facts: Facts) -> dict[str, Any]:
     """Takes eight layers, with batch normalization where labels are plentiful."""
-    return {"num_layers": 8, "norm": "batch" if facts.scarcity < 0.5 else "none"}
+    return {"num_layers": 8, "norm": facts.norm}
 
 
 METHOD = Method(

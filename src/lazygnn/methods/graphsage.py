@@ -46,12 +46,12 @@ def make_loader(options: SAGEOptions, cut: Cut, place: Place) -> Loader:  # noqa
 
 def adapt(facts: Facts) -> dict[str, Any]:
     """Adds a layer and batch normalization where labels are plentiful; samples neighbors of a large graph alone."""
-    plentiful = facts.scarcity < 0.5
-    norm, depth = ("batch", 3) if plentiful else ("none", 2)
+    depth = 3 if facts.plentiful else 2
     if facts.num_nodes <= _WHOLE:
-        return {"num_neighbors": [-1] * depth, "norm": norm}
+        return {"num_neighbors": [-1] * depth, "norm": facts.norm}
     # a batch at a time updates the weights far more often than a pass over the whole graph
-    return {"num_neighbors": [5, 10, 15][-depth:], "norm": norm, "batch_size": 8192, "epochs": 30, "warmup_epochs": 1}
+    often = {"batch_size": 8192, "epochs": 30, "warmup_epochs": 1, "eval_every": 1}
+    return {"num_neighbors": [5, 10, 15][-depth:], "norm": facts.norm, **often}
 
 
 METHOD = Method(

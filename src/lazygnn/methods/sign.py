@@ -41,7 +41,7 @@ def prepare(options: SIGNOptions, graph: Graph) -> Graph:
 
 def adapt(facts: Facts) -> dict[str, Any]:
     """Takes three hops, with batch normalization where labels are plentiful."""
-    return {"num_layers": 3, "norm": "batch" if facts.scarcity < 0.5 else "none"}
+    return {"num_layers": 3, "norm": facts.norm}
 
 
 METHOD = Method(
