@@ -38,7 +38,7 @@ Save = Annotated[bool, typer.Option("--save", help="Write the summary of the tab
 
 @app.command()
 def demo() -> None:
-    """Trains three methods on the embedded graph and compares them."""
+    """Trains four methods on the embedded graph and compares them."""
     demo_experiment.main()
 
 

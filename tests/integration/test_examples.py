@@ -31,3 +31,9 @@ def test_lazy_propagation_in_a_pyg_loop_beats_its_features(tmp_path: Path) -> No
     pytest.importorskip("torch_geometric")
     # without the graph the same layers reach 0.32
     assert accuracy_of("pyg_loop.py", tmp_path) > 0.65
+
+
+def test_a_lazy_block_behind_a_pyg_convolution_beats_its_features(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    # without the graph the same layers reach 0.32
+    assert accuracy_of("lazy_block.py", tmp_path) > 0.65

@@ -1,0 +1,50 @@
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from experiments import depth
+from lazygnn.config import Config
+from lazygnn.graph import Graph
+from lazygnn.methods import METHODS
+
+RUN = {"commit": "1", "date": "2026", "machine": "m", "python": "3", "torch": "2"}
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> list[Config]:
+    """Replaces training: a run by a recipe validates better for `gcn` alone."""
+    configs: list[Config] = []
+
+    def run(_: str, wanted: Sequence[Config], *, workers: int) -> list[dict[str, Any]]:
+        assert workers == 2
+        configs.extend(wanted)
+        lines = []
+        for config in wanted:
+            by_rule = config.trainer.optimizer == "adamw"
+            better = by_rule != (config.method == "gcn")
+            lines.append(RUN | {"val": 0.8 if better else 0.7, "test": 0.5 if by_rule else 0.6})
+        return lines
+
+    monkeypatch.setattr(depth, "run_grid", run)
+    monkeypatch.setattr(depth, "load_graph", lambda *_: block_graph)
+    return configs
+
+
+def test_a_cell_is_that_of_rule_or_recipe_whichever_validates_better(trained: list[Config]) -> None:
+    summary = depth.main(2, ["lazygnn-deep", "gcn", "appnp"], ["cora", "minesweeper"], None, "cpu", 2)
+    means = {row.label: [cell["mean"] for cell in row.cells if cell is not None] for row in summary.rows}
+    # minesweeper has no recipe, so the rule counts
+    assert means == {"lazygnn-deep": [50.0, 50.0], "gcn": [60.0, 50.0], "appnp": [50.0, 50.0]}
+    assert [row.bold for row in summary.rows] == [True, False, False]
+    assert len(trained) == 2 * (1 + 2 + 2 + 3)
+    assert {config.trainer.metric for config in trained if config.dataset == "minesweeper"} == {"roc-auc"}
+
+
+def test_every_method_with_a_rule_has_a_row_and_every_row_can_be_resolved(trained: list[Config]) -> None:
+    assert {method for method, _ in depth.CASES.values()} == {
+        name for name, method in METHODS.items() if method.adapt is not None
+    }
+    depth.main(1, list(depth.CASES), ["dblp"], None, "cpu", 2)
+    exact = [config for config in trained if getattr(config.model, "exact", False)]
+    assert [config.model.num_layers for config in exact] == [10]  # type: ignore[attr-defined]
