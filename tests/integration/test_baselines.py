@@ -14,10 +14,13 @@ from lazygnn.training.trainer import Trainer
 SETTINGS: dict[str, dict[str, Any]] = {
     "graphsage": {"num_neighbors": [3, 2], "batch_size": 6, "norm": "batch", "hidden_channels": 5},
     "cluster-gcn": {"num_parts": 5, "parts_per_batch": 2, "partition": "random", "hidden_channels": 5},
+    "graphsaint": {"num_samples": 8, "coverage": 3, "hidden_channels": 5},
     "sgc": {"batch_size": 6},
     "sign": {"batch_size": 6, "hidden_channels": 5, "mlp_layers": 2, "norm": "batch"},
 }
 TRAINED = list(SETTINGS)
+# batches of the others are drawn anew, so that only the expectation of their weights is known
+SPLITTING = [method for method in TRAINED if method != "graphsaint"]
 
 
 def make(graph: Graph, method: str, **values: Any) -> Trainer:
@@ -74,10 +77,14 @@ def test_labels_of_validation_and_test_do_not_reach_the_weights(block_graph: Gra
 
 
 @pytest.mark.parametrize("method", TRAINED)
-def test_training_beats_chance_and_its_loss_is_the_mean_over_training_nodes(block_graph: Graph, method: str) -> None:
-    trainer = make(block_graph, method, epochs=20, lr=0.05, eval_every=5)
-    result = trainer.fit()
+def test_training_beats_chance(block_graph: Graph, method: str) -> None:
+    result = make(block_graph, method, epochs=20, lr=0.05, eval_every=5).fit()
     assert result.scores["test"] > 0.5
-    # whatever the batches are, the weights of an epoch sum to the number of batches
-    total = sum(float(batch.weight.sum()) for batch in trainer.loader)
-    assert total / len(trainer.loader) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("method", SPLITTING)
+def test_the_loss_of_an_epoch_is_the_mean_over_training_nodes(block_graph: Graph, method: str) -> None:
+    """The weights of an epoch sum to the number of batches."""
+    loader = make(block_graph, method).loader
+    total = sum(float(batch.weight.sum()) for batch in loader)
+    assert total / len(loader) == pytest.approx(1.0)
