@@ -7,7 +7,15 @@ import torch
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
-from lazygnn.loader import ClusterLoader, FullLoader, NeighborLoader, RowLoader, SaintLoader
+from lazygnn.loader import (
+    ClusterLoader,
+    FastGCNLoader,
+    FullLoader,
+    LadiesLoader,
+    NeighborLoader,
+    RowLoader,
+    SaintLoader,
+)
 from lazygnn.loader.base import EpochLoader
 
 PTR = torch.tensor([0, 8, 20, 21, 45, 60])
@@ -17,6 +25,11 @@ MAKERS: dict[str, Callable[[Graph, int], EpochLoader]] = {
     "several parts": lambda graph, seed: ClusterLoader(graph, PTR, 2, parts_per_batch=2, seed=seed),
     "rows": lambda graph, seed: RowLoader(graph, 6, seed=seed),
     "neighbors": lambda graph, seed: NeighborLoader(graph, [2, 3], batch_size=7, seed=seed),
+    "fastgcn": lambda graph, seed: FastGCNLoader(graph, 2, num_samples=9, batch_size=7, seed=seed),
+    "ladies": lambda graph, seed: LadiesLoader(graph, 2, num_samples=9, batch_size=7, seed=seed),
+    "released ladies": lambda graph, seed: LadiesLoader(
+        graph, 2, num_samples=9, released=True, batch_size=7, seed=seed
+    ),
     "subgraphs": lambda graph, seed: SaintLoader(graph, 2, num_samples=5, coverage=2, seed=seed),
 }
 # batches of the others are drawn anew, so that a node may be a target twice in an epoch

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from lazygnn.loader.draws import column_squares, draw
+from lazygnn.loader.draws import column_squares, draw, draw_distinct
 from tests.helpers import random_matrix
 
 
@@ -25,3 +25,21 @@ def test_squares_of_columns() -> None:
     matrix = random_matrix(7, 5)
     expected = matrix.to_dense().square().sum(dim=0)
     torch.testing.assert_close(column_squares(matrix.value, matrix.col, 5), expected)
+
+
+def test_different_indices_are_drawn_one_after_another() -> None:
+    """Of 4,000 pairs, the first draw and the second given the first have their shares, within 5 deviations."""
+    weight, generator = torch.tensor([1.0, 0.0, 2.0, 5.0], dtype=torch.float64), torch.Generator().manual_seed(0)
+    pairs = torch.stack([draw_distinct(weight, 2, generator) for _ in range(4000)])
+    assert bool((pairs[:, 0] != pairs[:, 1]).all())
+    assert not bool((pairs == 1).any())
+    for first in (0, 2, 3):
+        for second in {0, 2, 3} - {first}:
+            share = float(weight[first] / 8 * weight[second] / (8 - weight[first]))
+            found = ((pairs[:, 0] == first) & (pairs[:, 1] == second)).double().mean()
+            assert abs(float(found) - share) <= 5 * math.sqrt(share * (1 - share) / 4000)
+
+
+def test_no_more_different_indices_are_drawn_than_there_are() -> None:
+    drawn = draw_distinct(torch.tensor([1.0, 0.0, 2.0]), 5, torch.Generator().manual_seed(0))
+    assert sorted(drawn.tolist()) == [0, 2]

@@ -2,9 +2,19 @@
 
 from lazygnn.loader.cluster import ClusterLoader
 from lazygnn.loader.full import FullLoader
+from lazygnn.loader.layerwise import FastGCNLoader, LadiesLoader
 from lazygnn.loader.neighbor import NeighborLoader
 from lazygnn.loader.pyg import from_pyg_batch
 from lazygnn.loader.rows import RowLoader
 from lazygnn.loader.saint import SaintLoader
 
-__all__ = ["ClusterLoader", "FullLoader", "NeighborLoader", "RowLoader", "SaintLoader", "from_pyg_batch"]
+__all__ = [
+    "ClusterLoader",
+    "FastGCNLoader",
+    "FullLoader",
+    "LadiesLoader",
+    "NeighborLoader",
+    "RowLoader",
+    "SaintLoader",
+    "from_pyg_batch",
+]

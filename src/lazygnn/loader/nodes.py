@@ -49,11 +49,13 @@ class NodeLoader(SampledLoader):
         for position, targets in enumerate(nodes.split(self.batch_size)):
             yield self.make(targets, self._generator(-1 - position))
 
-    def _batch(self, nodes: Tensor, num_targets: int, adjs: Sequence[Adjacency]) -> Batch:
-        """Builds a batch with the features of all its nodes, [V]; the targets come first."""
+    def _batch(
+        self, nodes: Tensor, num_targets: int, adjs: Sequence[Adjacency], *, inputs: Tensor | None = None
+    ) -> Batch:
+        """Builds a batch with the features of `inputs`, by default of all its nodes, [V]; the targets come first."""
         targets = nodes[:num_targets]
         return Batch(
-            x=select_rows(self.graph.x, nodes),
+            x=select_rows(self.graph.x, nodes if inputs is None else inputs),
             y=self.graph.y[targets],
             weight=self._weight[targets],
             nodes=nodes,

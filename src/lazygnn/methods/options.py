@@ -37,6 +37,12 @@ class BatchOptions(MethodOptions):
     batch_size: int | None = Field(None, ge=1, description="training nodes in a batch; empty means all")
 
 
+class LayerDrawOptions(BatchOptions):
+    """Batches of training nodes with a number of nodes drawn for each layer."""
+
+    num_samples: int = Field(400, ge=1, description="nodes drawn for each layer")
+
+
 class ClusterOptions(MethodOptions):
     """Batches of parts of the graph, and where features and edges are stored."""
 

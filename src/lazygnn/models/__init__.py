@@ -8,6 +8,7 @@ from lazygnn.models.gcn import GCN
 from lazygnn.models.gcnii import GCNII
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
+from lazygnn.models.precomputed import PrecomputedGCN
 from lazygnn.models.sage import SAGE
 from lazygnn.models.sgc import SGC
 from lazygnn.models.sign import SIGN
@@ -25,5 +26,6 @@ __all__ = [
     "LabelPropagation",
     "LazyBlock",
     "LazyStack",
+    "PrecomputedGCN",
     "Stack",
 ]
