@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from lazygnn.batch import Batch, loss_weight
+from lazygnn.batch import Batch, ControlBatch, loss_weight
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.loader import ClusterLoader, FullLoader
@@ -128,6 +128,16 @@ def test_labeled_rows_move_with_their_batch(block_graph: Graph) -> None:
     assert all(one is other for one, other in zip(list(batch.tensors())[-7:], parts, strict=True))
     for there in (batch.to(meta), batch.rest_to(meta)):
         assert {tensor.device for tensor in list(there.tensors())[-7:]} == {meta}
+
+
+def test_matrices_for_control_variates_move_with_their_batch(block_graph: Graph) -> None:
+    batch, meta = Batch.full(block_graph, 1), torch.device("meta")
+    control = ControlBatch(**vars(batch), complete=block_graph.adj, noise=[block_graph.adj.T])
+    parts = [t for m in (control.complete, *control.noise) for t in (m.rowptr, m.col, m.value)]
+    assert all(one is other for one, other in zip(list(control.tensors())[-6:], parts, strict=True))
+    for there in (control.to(meta), control.rest_to(meta)):
+        assert isinstance(there, ControlBatch)
+        assert {tensor.device for tensor in list(there.tensors())[-6:]} == {meta}
 
 
 @pytest.mark.gpu

@@ -123,6 +123,28 @@ class Batch:
         )
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ControlBatch(Batch):
+    """A batch with sampled neighbors, and all neighbors to read stored values of (VR-GCN).
+
+    The nodes of `adjs` come first, then the other neighbors; `x` covers the columns of the first matrix.
+    """
+
+    complete: Adjacency  # [R, V], all entries of the rows of the first matrix; the rows of the others come first
+    noise: Sequence[Adjacency]  # as `adjs`, scaled such that a sum of independent noise keeps its variance
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Yields all tensors of the batch."""
+        yield from super().tensors()
+        for part in (self.complete, *self.noise):
+            yield from tensors_of(part)
+
+    def _map(self, move: Callable[[Any], Any]) -> "ControlBatch":
+        moved = super()._map(move)
+        assert isinstance(moved, ControlBatch)
+        return replace(moved, complete=move(self.complete), noise=[move(adj) for adj in self.noise])
+
+
 def _labeled(graph: Graph) -> Labeled:
     # a graph without any is refused here
     num_train = graph.num_train

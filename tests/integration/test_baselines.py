@@ -16,6 +16,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "cluster-gcn": {"num_parts": 5, "parts_per_batch": 2, "partition": "random", "hidden_channels": 5},
     "fastgcn": {"num_samples": 20, "batch_size": 6, "norm": "batch", "hidden_channels": 5},
     "ladies": {"num_samples": 20, "batch_size": 6, "norm": "batch", "hidden_channels": 5},
+    "vr-gcn": {"num_neighbors": 2, "batch_size": 6, "norm": "batch", "hidden_channels": 5, "num_layers": 3},
     "graphsaint": {"num_samples": 8, "coverage": 3, "hidden_channels": 5},
     "sgc": {"batch_size": 6},
     "sign": {"batch_size": 6, "hidden_channels": 5, "mlp_layers": 2, "norm": "batch"},

@@ -9,6 +9,7 @@ from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.loader import (
     ClusterLoader,
+    ControlLoader,
     FastGCNLoader,
     FullLoader,
     LadiesLoader,
@@ -30,6 +31,7 @@ MAKERS: dict[str, Callable[[Graph, int], EpochLoader]] = {
     "released ladies": lambda graph, seed: LadiesLoader(
         graph, 2, num_samples=9, released=True, batch_size=7, seed=seed
     ),
+    "control variates": lambda graph, seed: ControlLoader(graph, 2, num_neighbors=2, batch_size=7, seed=seed),
     "subgraphs": lambda graph, seed: SaintLoader(graph, 2, num_samples=5, coverage=2, seed=seed),
 }
 # batches of the others are drawn anew, so that a node may be a target twice in an epoch

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from lazygnn.loader.draws import column_squares, draw, draw_distinct
+from lazygnn.loader.draws import column_squares, draw, draw_distinct, draw_in_rows
 from tests.helpers import random_matrix
 
 
@@ -43,3 +43,14 @@ def test_different_indices_are_drawn_one_after_another() -> None:
 def test_no_more_different_indices_are_drawn_than_there_are() -> None:
     drawn = draw_distinct(torch.tensor([1.0, 0.0, 2.0]), 5, torch.Generator().manual_seed(0))
     assert sorted(drawn.tolist()) == [0, 2]
+
+
+def test_entries_are_drawn_in_every_row() -> None:
+    count = torch.tensor([0, 5, 1, 3])
+    row = torch.repeat_interleave(torch.arange(4), count)
+    drawn = draw_in_rows(row, count, 2, torch.Generator().manual_seed(0))
+    assert torch.equal(row[drawn], torch.tensor([1, 1, 2, 3, 3]))
+    assert len(drawn.unique()) == 5
+    for most in (5, 9):
+        assert torch.equal(draw_in_rows(row, count, most, torch.Generator()), torch.arange(9))
+    assert len(draw_in_rows(row[:0], count[:1], 2, torch.Generator())) == 0

@@ -1,6 +1,7 @@
 """Loaders: cut or sample a graph into the batches of an epoch."""
 
 from lazygnn.loader.cluster import ClusterLoader
+from lazygnn.loader.control import ControlLoader
 from lazygnn.loader.full import FullLoader
 from lazygnn.loader.layerwise import FastGCNLoader, LadiesLoader
 from lazygnn.loader.neighbor import NeighborLoader
@@ -10,6 +11,7 @@ from lazygnn.loader.saint import SaintLoader
 
 __all__ = [
     "ClusterLoader",
+    "ControlLoader",
     "FastGCNLoader",
     "FullLoader",
     "LadiesLoader",

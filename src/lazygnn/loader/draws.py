@@ -1,10 +1,13 @@
 """Random draws that the samplers share: without a loop, from a generator, on its device.
 
-`N` candidates.
+`N` candidates, `R` rows of a matrix, `E` its entries.
 """
 
 import torch
 from torch import Tensor
+
+# bits of the random number that orders the entries of a row; the row's index takes the bits above
+_BITS = 31
 
 
 def draw(cumulative: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -35,3 +38,26 @@ def draw_distinct(weight: Tensor, count: int, generator: torch.Generator) -> Ten
     count = min(count, int((weight > 0).sum()))
     time = torch.empty(len(weight), dtype=torch.float64, device=weight.device).exponential_(generator=generator)
     return (time / weight).topk(count, largest=False).indices
+
+
+def draw_in_rows(row: Tensor, count: Tensor, most: int, generator: torch.Generator) -> Tensor:
+    """Draws at most `most` entries of every row, uniformly and without replacement; all rows are drawn at once.
+
+    Gives every entry a random number and keeps the smallest ones of each row, with one sort for all rows.
+
+    Args:
+        row: The row of each entry, in rising order, [E].
+        count: Entries of each row, [R].
+        most: Entries to keep.
+        generator: Source of the random numbers.
+
+    Returns:
+        Indices of the entries, sorted by row.
+    """
+    if len(row) == 0 or most >= int(count.max()):
+        return torch.arange(len(row), device=row.device)
+    random = torch.randint(1 << _BITS, (len(row),), generator=generator, device=row.device)
+    order = ((row << _BITS) + random).argsort()
+    # the sort keeps the rows in order, so the rank of an entry in its row is its distance from the row's start
+    start = count.cumsum(0) - count
+    return order[torch.arange(len(row), device=row.device) - start[row] < most]

@@ -10,12 +10,10 @@ from torch import Tensor
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
+from lazygnn.loader.draws import draw_in_rows
 from lazygnn.loader.local import LocalIndex
 from lazygnn.loader.nodes import NodeLoader
 from lazygnn.ops import Adjacency, Csr
-
-# bits of the random number that orders the neighbors of a row; the row's index takes the bits above
-_BITS = 31
 
 
 class NeighborLoader(NodeLoader):
@@ -57,8 +55,6 @@ class NeighborLoader(NodeLoader):
 def sample_neighbors(adj: Adjacency, nodes: Tensor, num_neighbors: int, generator: torch.Generator) -> Csr:
     """Draws at most `num_neighbors` neighbors of every node, uniformly and without replacement.
 
-    Gives every neighbor a random number and keeps the smallest ones of each row, with one sort for all rows.
-
     Returns:
         The matrix that averages over the neighbors drawn, [R, N].
     """
@@ -67,12 +63,8 @@ def sample_neighbors(adj: Adjacency, nodes: Tensor, num_neighbors: int, generato
     other = block.col != nodes[row]
     row, col = row[other], block.col[other]
     count = torch.bincount(row, minlength=len(nodes))
-    if 0 <= num_neighbors < int(count.max()):
-        random = torch.randint(1 << _BITS, (len(row),), generator=generator, device=row.device)
-        order = ((row << _BITS) + random).argsort()
-        # the sort keeps the rows in order, so the rank of an entry in its row is its distance from the row's start
-        start = count.cumsum(0) - count
-        drawn = order[torch.arange(len(row), device=row.device) - start[row] < num_neighbors]
+    if num_neighbors >= 0:
+        drawn = draw_in_rows(row, count, num_neighbors, generator)
         row, col, count = row[drawn], col[drawn], count.clamp(max=num_neighbors)
     value = count.to(adj.value.dtype).reciprocal()[row]
     return Csr.from_sorted(row, col, value, (len(nodes), adj.num_cols))

@@ -21,6 +21,7 @@ from lazygnn.methods import (
     mlp,
     sgc,
     sign,
+    vr_gcn,
 )
 from lazygnn.methods.base import Method, Place
 from lazygnn.methods.build import Built, build, build_model, method_options, place_graph
@@ -67,6 +68,7 @@ METHODS: dict[str, Method[Any]] = {
     "cluster-gcn": cluster_gcn.METHOD,
     "fastgcn": fastgcn.METHOD,
     "ladies": ladies.METHOD,
+    "vr-gcn": vr_gcn.METHOD,
     "graphsaint": graphsaint.METHOD,
     "sgc": sgc.METHOD,
     "sign": sign.METHOD,

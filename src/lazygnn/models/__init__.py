@@ -13,6 +13,7 @@ from lazygnn.models.sage import SAGE
 from lazygnn.models.sgc import SGC
 from lazygnn.models.sign import SIGN
 from lazygnn.models.stack import Stack
+from lazygnn.models.vr_gcn import VRGCN
 
 __all__ = [
     "GCN",
@@ -21,6 +22,7 @@ __all__ = [
     "SAGE",
     "SGC",
     "SIGN",
+    "VRGCN",
     "ClusterGCN",
     "Decoupled",
     "LabelPropagation",
