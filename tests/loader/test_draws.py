@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from lazygnn.loader.draws import column_squares, draw, draw_distinct, draw_in_rows
+from lazygnn.loader.draws import column_squares, draw, draw_distinct, draw_in_rows, draw_systematic
 from tests.helpers import random_matrix
 
 
@@ -54,3 +54,19 @@ def test_entries_are_drawn_in_every_row() -> None:
     for most in (5, 9):
         assert torch.equal(draw_in_rows(row, count, most, torch.Generator()), torch.arange(9))
     assert len(draw_in_rows(row[:0], count[:1], 2, torch.Generator())) == 0
+
+
+def test_systematic_draws_have_their_probabilities_and_a_fixed_size() -> None:
+    """Shares over 2,000 draws are within 5 standard deviations; a probability of 1 is drawn always, of 0 never."""
+    p, generator = torch.tensor([1.0, 0.25, 0.0, 0.6, 0.15, 1.0], dtype=torch.float64), torch.Generator().manual_seed(0)
+    counts = torch.zeros(6, dtype=torch.float64)
+    for _ in range(2000):
+        drawn = draw_systematic(p, generator)
+        assert len(drawn) == 3
+        counts[drawn] += 1
+    assert bool(((counts / 2000 - p).abs() <= 5 * (p * (1 - p) / 2000).sqrt()).all())
+
+
+def test_systematic_draws_of_equal_probabilities_reach_every_pair() -> None:
+    p, generator = torch.full((6,), 1 / 3, dtype=torch.float64), torch.Generator().manual_seed(0)
+    assert len({tuple(draw_systematic(p, generator).tolist()) for _ in range(400)}) == 15

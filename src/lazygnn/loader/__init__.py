@@ -3,6 +3,7 @@
 from lazygnn.loader.cluster import ClusterLoader
 from lazygnn.loader.control import ControlLoader
 from lazygnn.loader.full import FullLoader
+from lazygnn.loader.importance import ImportanceLoader
 from lazygnn.loader.layerwise import FastGCNLoader, LadiesLoader
 from lazygnn.loader.neighbor import NeighborLoader
 from lazygnn.loader.pyg import from_pyg_batch
@@ -14,6 +15,7 @@ __all__ = [
     "ControlLoader",
     "FastGCNLoader",
     "FullLoader",
+    "ImportanceLoader",
     "LadiesLoader",
     "NeighborLoader",
     "RowLoader",

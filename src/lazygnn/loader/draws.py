@@ -61,3 +61,24 @@ def draw_in_rows(row: Tensor, count: Tensor, most: int, generator: torch.Generat
     # the sort keeps the rows in order, so the rank of an entry in its row is its distance from the row's start
     start = count.cumsum(0) - count
     return order[torch.arange(len(row), device=row.device) - start[row] < most]
+
+
+def draw_systematic(probability: Tensor, generator: torch.Generator) -> Tensor:
+    """Draws different indices, each with its probability, as many as the probabilities sum to.
+
+    Lays the probabilities end to end in a random order and takes every index that has a mark, where marks are one apart
+    and start at a random place below 1.
+
+    Args:
+        probability: In [0, 1], with a sum that is a whole number, [N].
+        generator: Source of the random numbers.
+
+    Returns:
+        Indices in rising order.
+    """
+    order = torch.randperm(len(probability), generator=generator, device=probability.device)
+    ends = probability[order].double().cumsum(0)
+    start = torch.rand(1, dtype=torch.float64, generator=generator, device=ends.device)
+    marks = start + torch.arange(round(float(ends[-1])), device=ends.device)
+    drawn: Tensor = order[torch.searchsorted(ends, marks, right=True).clamp_(max=len(ends) - 1)].unique()
+    return drawn

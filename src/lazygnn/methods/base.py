@@ -108,6 +108,10 @@ def _unchanged(_: MethodOptions, graph: Graph) -> Graph:
     return graph
 
 
+def _unlinked(_model: Model, _loader: Loader) -> None:
+    """Does nothing: the draws of a loader do not depend on the model."""
+
+
 @dataclass(frozen=True)
 class Method(Generic[OptionsT]):
     """One row of Table 1. All three functions receive resolved options.
@@ -121,6 +125,7 @@ class Method(Generic[OptionsT]):
         prepare: Changes the graph before model and loader see it, in training and in inference.
         adapt: Returns the values of its own that follow from the facts of a graph, beside those of `rule`; `None` for
             a method without a rule.
+        link: Connects the model and the loader of a training, for draws that depend on the model.
     """
 
     summary: str
@@ -130,3 +135,4 @@ class Method(Generic[OptionsT]):
     loader: Callable[[OptionsT, Cut, Place], Loader]
     prepare: Callable[[OptionsT, Graph], Graph] = _unchanged
     adapt: Callable[[Facts], dict[str, Any]] | None = None
+    link: Callable[[Model, Loader], None] = _unlinked

@@ -60,6 +60,7 @@ def build(
     model = build_model(config, graph, place)
     if config.trainer.epochs > 0 and not list(model.parameters()):
         raise ConfigError(f"`{config.method}` has no weights to train; set `epochs=0`")
+    method.link(model, loader)
     return Built(model, loader, graph)
 
 

@@ -8,6 +8,7 @@ from lazygnn.models.gcn import GCN
 from lazygnn.models.gcnii import GCNII
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
+from lazygnn.models.mvs_gcn import MVSGCN
 from lazygnn.models.precomputed import PrecomputedGCN
 from lazygnn.models.sage import SAGE
 from lazygnn.models.sgc import SGC
@@ -19,6 +20,7 @@ __all__ = [
     "GCN",
     "GCNII",
     "MLP",
+    "MVSGCN",
     "SAGE",
     "SGC",
     "SIGN",

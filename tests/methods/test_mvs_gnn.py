@@ -1,0 +1,53 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.history import named_histories
+from lazygnn.loader import ImportanceLoader
+from lazygnn.methods import Built, Place, build_model, resolve
+from lazygnn.models import MVSGCN
+
+Make = Callable[..., Built]
+LAYERS: dict[str, Any] = {"hidden_channels": 9, "norm": "layer", "dropout": 0.2, "input_dropout": 0.1}
+
+
+def test_the_options_describe_a_gcn_on_drawn_nodes(make: Make) -> None:
+    drawing = {"batch_size": 6, "refresh_every": 3, "refresh_share": 0.5, "uniform_share": 0.2}
+    built = make("mvs-gnn", num_layers=3, **drawing, **LAYERS)
+    model, loader = built.model, built.loader
+    assert isinstance(model, MVSGCN)
+    assert isinstance(loader, ImportanceLoader)
+    assert {name: getattr(loader, name) for name in drawing} == drawing
+    assert (model.dropout, model.input_dropout, len(model.layers)) == (0.2, 0.1, 3)
+    # one row of activations after each layer but the last, and one number
+    assert sorted(history.num_bytes for history in named_histories(model).values()) == [60 * 4, 60 * 36, 60 * 36]
+
+
+def test_batches_are_drawn_by_the_gradients_of_the_model(make: Make) -> None:
+    built = make("mvs-gnn", batch_size=6, refresh_every=1, **LAYERS)
+    model, loader = built.model, built.loader
+    assert isinstance(model, MVSGCN)
+    assert isinstance(loader, ImportanceLoader)
+    assert loader.source is model
+    train = built.graph.masks["train"].nonzero()[:, 0]
+    uniform = loader.probabilities()
+    next(iter(loader))
+    norms, known = model.stored_norms(train)
+    assert bool(known.all())
+    p = loader.probabilities()
+    assert not torch.allclose(p, uniform)
+    assert torch.equal(p.argsort(), norms.argsort())
+
+
+def test_inference_has_no_histories(block_graph: Graph) -> None:
+    model = build_model(resolve("mvs-gnn", "block"), block_graph, Place(torch.device("cpu"), training=False))
+    assert len(named_histories(model)) == 0
+
+
+def test_a_single_layer_is_refused() -> None:
+    with pytest.raises(ConfigError, match="option `num_layers` is 1: input should be greater than or equal to 2"):
+        resolve("mvs-gnn", "mine", {"num_layers": 1})
