@@ -146,3 +146,13 @@ def test_a_batch_knows_where_it_is_by_any_name(block_graph: Graph) -> None:
     batch = Batch.full(block_graph, 2).to(torch.device("cuda"))
     for name in ("cuda", "cuda:0"):
         assert batch.to(torch.device(name)) is batch
+
+
+def test_the_rows_of_the_halo_move_with_their_batch(block_graph: Graph) -> None:
+    batch = next(iter(ClusterLoader(block_graph, torch.tensor([0, 20, 60]), 2, halo="induced")))
+    ring, meta = batch.ring, torch.device("meta")
+    assert ring is not None
+    parts = [ring.y, ring.weight, ring.coverage]
+    assert all(one is other for one, other in zip(list(batch.tensors())[-3:], parts, strict=True))
+    for there in (batch.to(meta), batch.rest_to(meta)):
+        assert {tensor.device for tensor in list(there.tensors())[-3:]} == {meta}

@@ -33,6 +33,19 @@ class Labeled:
 
 
 @dataclass(frozen=True, eq=False)
+class Ring:
+    """What is known of the `V - T` nodes of the halo, for methods that also learn from them."""
+
+    y: Tensor  # [V - T] or [V - T, C]
+    weight: Tensor  # [V - T], as for the targets
+    coverage: Tensor  # [V - T], share of each node's neighbors that is in the batch; a node is its own neighbor
+
+    def map(self, move: Callable[[Any], Any]) -> "Ring":
+        """Returns the same rows with `move` applied to each part."""
+        return Ring(move(self.y), move(self.weight), move(self.coverage))
+
+
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Targets first, then the halo; `adjs[l]` maps one layer's nodes to the next."""
 
@@ -46,6 +59,7 @@ class Batch:
     lasting: bool = False  # whether the loader returns the same object again, so that a step on it can be replayed
     labeled: Labeled | None = None  # for a pass that takes one step more
     transposed: Sequence[Adjacency] | None = None  # matrices of the backward pass, where `adjs` are not symmetric
+    ring: Ring | None = None  # for a loss on the halo
 
     @property
     def backward_adjs(self) -> Sequence[Adjacency]:
@@ -77,7 +91,8 @@ class Batch:
     def tensors(self) -> Iterator[Tensor]:
         """Yields all tensors of the batch."""
         last = () if self.labeled is None else (self.labeled.rows, self.labeled.adj, self.labeled.transposed)
-        for part in (self.x, self.y, self.weight, self.nodes, *self.adjs, *(self.transposed or ()), *last):
+        ring = () if self.ring is None else (self.ring.y, self.ring.weight, self.ring.coverage)
+        for part in (self.x, self.y, self.weight, self.nodes, *self.adjs, *(self.transposed or ()), *last, *ring):
             yield from tensors_of(part)
 
     def _map(self, move: Callable[[Any], Any]) -> "Batch":
@@ -91,6 +106,7 @@ class Batch:
             adjs=[moved[id(adj)] for adj in self.adjs],
             labeled=None if self.labeled is None else self.labeled.map(move),
             transposed=None if self.transposed is None else [moved[id(adj)] for adj in self.transposed],
+            ring=None if self.ring is None else self.ring.map(move),
         )
 
     def __repr__(self) -> str:

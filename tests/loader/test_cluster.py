@@ -35,27 +35,42 @@ def within(adj: Tensor, start: Tensor, hops: int) -> set[int]:
 
 
 @pytest.mark.parametrize("parts_per_batch", [1, 2, 5])
-@pytest.mark.parametrize("halo", ["frozen", "paper", "features", "none"])
+@pytest.mark.parametrize("halo", ["frozen", "paper", "features", "induced", "none"])
 @pytest.mark.parametrize("num_layers", [1, 2, 3])
 def test_batches_are_the_submatrices_they_should_be(parts_per_batch: int, halo: Halo, num_layers: int) -> None:
     graph = make_graph()
     dense = graph.adj.to_dense()
     loader = ClusterLoader(graph, PTR, num_layers, parts_per_batch=parts_per_batch, halo=halo)
     for batch in loader:
-        hops = {"frozen": 1, "paper": num_layers, "features": 1, "none": 0}[halo]
+        hops = {"frozen": 1, "paper": num_layers, "features": 1, "induced": 1, "none": 0}[halo]
         assert set(batch.nodes.tolist()) == within(dense, batch.targets, hops)
         assert len(set(batch.nodes.tolist())) == len(batch.nodes)
         assert len(batch.adjs) == num_layers
         for layer, adj in enumerate(batch.adjs):
-            reach = (
-                within(dense, batch.targets, num_layers - 1 - layer) if halo == "paper" else set(batch.targets.tolist())
-            )
+            further = {"paper": num_layers - 1 - layer, "induced": 1}.get(halo, 0)
+            reach = within(dense, batch.targets, further)
             rows = batch.nodes[: adj.num_rows]
             assert set(rows.tolist()) == reach
             torch.testing.assert_close(adj.to_dense(), dense[rows][:, batch.nodes], rtol=0, atol=0)
-        fresh = batch.nodes if halo in ("paper", "features") else batch.targets
+        fresh = batch.nodes if halo in ("paper", "features", "induced") else batch.targets
         assert torch.equal(torch.as_tensor(batch.x), torch.as_tensor(graph.x)[fresh])
         assert torch.equal(batch.y, graph.y[batch.targets])
+        assert (batch.ring is not None) == (halo == "induced")
+
+
+@pytest.mark.parametrize("parts_per_batch", [1, 2, 5])
+def test_an_induced_halo_has_labels_and_the_share_of_its_neighbors_in_the_batch(parts_per_batch: int) -> None:
+    graph = make_graph()
+    linked = graph.adj.to_dense() != 0
+    loader = ClusterLoader(graph, PTR, 2, parts_per_batch=parts_per_batch, halo="induced")
+    for batch in loader:
+        assert batch.ring is not None
+        halo = batch.nodes[batch.num_targets :]
+        assert torch.equal(batch.ring.y, graph.y[halo])
+        weight = graph.masks["train"][halo] * (len(loader) / graph.num_train)
+        torch.testing.assert_close(batch.ring.weight, weight)
+        coverage = linked[halo][:, batch.nodes].sum(dim=1) / linked[halo].sum(dim=1)
+        torch.testing.assert_close(batch.ring.coverage, coverage.double())
 
 
 def test_an_epoch_visits_every_node_once_in_another_order_each_time() -> None:
@@ -152,7 +167,7 @@ def test_bad_values_are_named() -> None:
     graph = make_graph()
     with pytest.raises(ValueError, match=r"`parts_per_batch` must be in \[1, 5\], got 6"):
         ClusterLoader(graph, PTR, 1, parts_per_batch=6)
-    with pytest.raises(ValueError, match="`halo` must be one of frozen, paper, features, none, got `wide`"):
+    with pytest.raises(ValueError, match="`halo` must be one of frozen, paper, features, induced, none, got `wide`"):
         ClusterLoader(graph, PTR, 1, halo="wide")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`ptr` must rise from 0 to 60"):
         ClusterLoader(graph, torch.tensor([0, 30, 30, 60]), 1)

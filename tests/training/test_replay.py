@@ -158,6 +158,7 @@ PINNED = [
     {"keep_batches": False},
     {"parts_per_batch": 3, "num_parts": 5},
     {"method": "gcn-gas"},
+    {"method": "gcn-lmc", "num_layers": 3},
     {"method": "gcnii-gas", "num_layers": 3},
     DEEP,
 ]
@@ -296,6 +297,8 @@ class Interrupt(Exception):
         DEEP,
         DEEP | {"num_parts": 1},
         DEEP | {"history": "pinned"},
+        {"method": "gcn-lmc", "num_layers": 3},
+        {"history": "pinned", "method": "gcn-lmc", "num_layers": 3},
     ],
     ids=str,
 )

@@ -11,14 +11,14 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from lazygnn.batch import Batch, loss_weight
+from lazygnn.batch import Batch, Ring, loss_weight
 from lazygnn.checks import rises
 from lazygnn.graph import Graph, check_graph, select_rows
 from lazygnn.loader.base import EpochLoader
 from lazygnn.loader.local import LocalIndex
 from lazygnn.ops import Adjacency, Csr, find_device
 
-Halo = Literal["frozen", "paper", "features", "none"]
+Halo = Literal["frozen", "paper", "features", "induced", "none"]
 
 
 class ClusterLoader(EpochLoader):
@@ -35,6 +35,8 @@ class ClusterLoader(EpochLoader):
         halo: `frozen`: one hop that keeps its stored value in every step; the transform runs on targets only.
             `paper`: `num_layers` hops, exact on targets; the transform runs on all nodes (Eqs. 15-21).
             `features`: one hop with its features, for methods that keep a history per layer (GAS).
+            `induced`: the same hop with the edges among all nodes of the batch and the labels of the halo, for methods
+            that compute the halo too (LMC).
             `none`: drops the edges that leave the batch (Cluster-GCN).
         seed: Seed of the order.
         device: Device of the batches; that of the graph by default.
@@ -145,7 +147,7 @@ class ClusterLoader(EpochLoader):
         bounds = [(self._bounds[part], self._bounds[part + 1]) for part in parts]
         targets = torch.cat([torch.arange(start, stop, device=graph.device) for start, stop in bounds])
         nodes, num_rows, adj = self._grow(targets)
-        if self.halo in ("paper", "features") and len(nodes) > len(targets):
+        if self.halo in ("paper", "features", "induced") and len(nodes) > len(targets):
             x = select_rows(graph.x, nodes)
         elif len(parts) == 1 and isinstance(graph.x, Tensor):
             # a view: memory-mapped rows are read when they are used
@@ -160,7 +162,15 @@ class ClusterLoader(EpochLoader):
             num_targets=len(targets),
             adjs=[adj.rows(count) for count in num_rows],
             lasting=self._kept is not None,
+            ring=self._ring(nodes[len(targets) :], adj) if self.halo == "induced" else None,
         )
+
+    def _ring(self, halo: Tensor, adj: Adjacency) -> Ring:
+        """Returns labels and weights of the halo, which has the last rows of the matrix."""
+        graph = self.graph
+        degree = graph.adj.rowptr.diff()[halo]
+        inside = adj.rowptr.diff()[adj.num_rows - len(halo) :]
+        return Ring(graph.y[halo], self._weight[halo], (inside / degree).to(graph.adj.value.dtype))
 
     def _grow(self, targets: Tensor) -> tuple[Tensor, list[int], Adjacency]:
         """Adds the halo hop by hop.
@@ -178,11 +188,13 @@ class ClusterLoader(EpochLoader):
                 break
             ring = local.add_missing(blocks[-1].col)
             ring_sizes.append(len(ring))
+        if self.halo == "induced" and num_hops > 0:
+            blocks.append(adj.select(ring))
         matrix = _stack(blocks, local, sum(ring_sizes)) if blocks else adj.select(targets[:0])
         # the paper's halo shrinks hop by hop: the last step computes the targets only
         reached = list(accumulate(ring_sizes))
         paper = self.halo == "paper" and num_hops > 0
-        num_rows = reached[num_hops - 1 :: -1] if paper else [len(targets)] * self.num_layers
+        num_rows = reached[num_hops - 1 :: -1] if paper else [matrix.num_rows] * self.num_layers
         return local.clear(), num_rows, matrix
 
 

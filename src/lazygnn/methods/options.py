@@ -50,7 +50,9 @@ class ClusterOptions(MethodOptions):
     parts_per_batch: int = Field(1, ge=1, description="parts in a batch")
     partition: Literal["metis", "random", "contiguous"] = Field("metis", description="partition algorithm")
     partition_seed: int = Field(0, ge=0, description="seed of the partition; the seed of the run does not change it")
-    halo: Literal["frozen", "paper", "features", "none"] = Field("frozen", description="neighbors around a batch")
+    halo: Literal["frozen", "paper", "features", "induced", "none"] = Field(
+        "frozen", description="neighbors around a batch"
+    )
     features: Literal["device", "host"] = Field("device", description="where features are stored between batches")
     edges: Literal["device", "host"] | None = Field(
         None, description="where edges are stored between batches; empty means where the features are"

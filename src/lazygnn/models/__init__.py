@@ -8,6 +8,7 @@ from lazygnn.models.gcn import GCN
 from lazygnn.models.gcnii import GCNII
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
+from lazygnn.models.lmc import LMC
 from lazygnn.models.mvs_gcn import MVSGCN
 from lazygnn.models.precomputed import PrecomputedGCN
 from lazygnn.models.sage import SAGE
@@ -19,6 +20,7 @@ from lazygnn.models.vr_gcn import VRGCN
 __all__ = [
     "GCN",
     "GCNII",
+    "LMC",
     "MLP",
     "MVSGCN",
     "SAGE",
