@@ -59,7 +59,9 @@ def test_bfloat16_learns_and_stays_near_float32(block_graph: Graph, method: str,
         assert one.loss == pytest.approx(other.loss, rel=0.1)
 
 
-@pytest.mark.parametrize("method", ["lazygnn", "lazygnn-paper", "gcn-gas", "gcn-lmc", "gcnii-gas", "graphsage"])
+@pytest.mark.parametrize(
+    "method", ["lazygnn", "lazygnn-paper", "gcn-gas", "gcn-graphfm", "gcn-lmc", "gcnii-gas", "graphsage"]
+)
 def test_sparse_features_train_in_bfloat16_too(block_graph: Graph, method: str) -> None:
     graph = sparse_features(block_graph)
     wide, narrow = (

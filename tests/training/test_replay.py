@@ -158,6 +158,7 @@ PINNED = [
     {"keep_batches": False},
     {"parts_per_batch": 3, "num_parts": 5},
     {"method": "gcn-gas"},
+    {"method": "gcn-graphfm", "num_layers": 3},
     {"method": "gcn-lmc", "num_layers": 3},
     {"method": "gcnii-gas", "num_layers": 3},
     DEEP,
@@ -299,6 +300,8 @@ class Interrupt(Exception):
         DEEP | {"history": "pinned"},
         {"method": "gcn-lmc", "num_layers": 3},
         {"history": "pinned", "method": "gcn-lmc", "num_layers": 3},
+        {"method": "gcn-graphfm"},
+        {"history": "pinned", "method": "gcn-graphfm"},
     ],
     ids=str,
 )

@@ -295,7 +295,7 @@ def num_written(trainer: Trainer) -> set[int]:
     return {int((history.pushed >= 0).sum()) for history in kept.values()}
 
 
-WITH_HISTORIES = ["lazygnn", "lazygnn-paper", "gcn-gas", "gcn-lmc", "gcnii-gas", "appnp-gas"]
+WITH_HISTORIES = ["lazygnn", "lazygnn-paper", "gcn-gas", "gcn-graphfm", "gcn-lmc", "gcnii-gas", "appnp-gas"]
 
 
 @pytest.mark.parametrize("method", WITH_HISTORIES)

@@ -45,7 +45,7 @@ class WarmStart(ABC):
         return torch.lerp(stored, fresh, self.beta)
 
 
-def check_beta(beta: float) -> None:
+def check_beta(beta: float, name: str = "beta") -> None:
     """Refuses a weight outside of [0, 1]."""
     if not 0 <= beta <= 1:
-        raise ValueError(f"`beta` must be in [0, 1], got {beta}")
+        raise ValueError(f"`{name}` must be in [0, 1], got {beta}")

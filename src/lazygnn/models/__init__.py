@@ -6,6 +6,7 @@ from lazygnn.models.decoupled import Decoupled
 from lazygnn.models.deep import LazyStack
 from lazygnn.models.gcn import GCN
 from lazygnn.models.gcnii import GCNII
+from lazygnn.models.graphfm import GraphFM
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
 from lazygnn.models.lmc import LMC
@@ -29,6 +30,7 @@ __all__ = [
     "VRGCN",
     "ClusterGCN",
     "Decoupled",
+    "GraphFM",
     "LabelPropagation",
     "LazyBlock",
     "LazyStack",
