@@ -79,7 +79,9 @@ def test_an_unknown_method_names_the_nearest_or_all() -> None:
 
 
 def test_an_option_of_other_methods_lists_them() -> None:
-    owners = "lazygnn, lazygnn-deep, lazygnn-paper, gcn-gas, gcn-graphfm, gcn-lmc, gcnii-gas, appnp-gas, cluster-gcn"
+    owners = (
+        "lazygnn, lazygnn-deep, lazygnn-paper, gcn-gas, gcn-graphfm, gcn-lmc, gcnii-gas, appnp-gas, cluster-gcn, vq-gnn"
+    )
     assert ", ".join(methods_with("num_parts")) == owners
     with pytest.raises(
         ConfigError, match=f"^method `gcn` has no option `num_parts`; methods that accept it: {owners}$"

@@ -60,7 +60,7 @@ def test_bfloat16_learns_and_stays_near_float32(block_graph: Graph, method: str,
 
 
 @pytest.mark.parametrize(
-    "method", ["lazygnn", "lazygnn-paper", "gcn-gas", "gcn-graphfm", "gcn-lmc", "gcnii-gas", "graphsage"]
+    "method", ["lazygnn", "lazygnn-paper", "gcn-gas", "gcn-graphfm", "gcn-lmc", "gcnii-gas", "graphsage", "vq-gnn"]
 )
 def test_sparse_features_train_in_bfloat16_too(block_graph: Graph, method: str) -> None:
     graph = sparse_features(block_graph)

@@ -160,6 +160,7 @@ PINNED = [
     {"method": "gcn-gas"},
     {"method": "gcn-graphfm", "num_layers": 3},
     {"method": "gcn-lmc", "num_layers": 3},
+    {"method": "vq-gnn", "num_layers": 3},
     {"method": "gcnii-gas", "num_layers": 3},
     DEEP,
 ]
@@ -302,6 +303,8 @@ class Interrupt(Exception):
         {"history": "pinned", "method": "gcn-lmc", "num_layers": 3},
         {"method": "gcn-graphfm"},
         {"history": "pinned", "method": "gcn-graphfm"},
+        {"method": "vq-gnn", "num_layers": 3},
+        {"history": "pinned", "method": "vq-gnn", "num_layers": 3},
     ],
     ids=str,
 )

@@ -24,6 +24,7 @@ from lazygnn.methods import (
     mvs_gnn,
     sgc,
     sign,
+    vq_gnn,
     vr_gcn,
 )
 from lazygnn.methods.base import Method, Place
@@ -76,6 +77,7 @@ METHODS: dict[str, Method[Any]] = {
     "vr-gcn": vr_gcn.METHOD,
     "mvs-gnn": mvs_gnn.METHOD,
     "graphsaint": graphsaint.METHOD,
+    "vq-gnn": vq_gnn.METHOD,
     "sgc": sgc.METHOD,
     "sign": sign.METHOD,
     "label-propagation": label_propagation.METHOD,

@@ -16,6 +16,7 @@ from lazygnn.models.sage import SAGE
 from lazygnn.models.sgc import SGC
 from lazygnn.models.sign import SIGN
 from lazygnn.models.stack import Stack
+from lazygnn.models.vq_gnn import VQGNN
 from lazygnn.models.vr_gcn import VRGCN
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "SAGE",
     "SGC",
     "SIGN",
+    "VQGNN",
     "VRGCN",
     "ClusterGCN",
     "Decoupled",
