@@ -1,4 +1,4 @@
-"""`make demo`: four methods on the graph inside the package, in under four minutes on two cores."""
+"""`make demo`: four methods on the graph inside the package, in under three minutes on two cores."""
 
 from pathlib import Path
 

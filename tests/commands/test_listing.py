@@ -74,4 +74,4 @@ def test_an_unknown_data_set_is_refused(dataset: Path, tmp_path: Path, monkeypat
     with pytest.raises(GraphError, match=r"^no file `nosuch.npz`; .*`nosuch`"):
         options_of("lazygnn", "nosuch.npz")
     monkeypatch.delenv("LAZYGNN_DATA")
-    assert "default recipe" in options_of("lazygnn", "nosuch", tmp_path / "env")
+    assert "rule for nosuch" in options_of("lazygnn", "nosuch", tmp_path / "env")

@@ -66,6 +66,14 @@ def test_more_batches_take_fewer_epochs_and_a_shorter_warmup() -> None:
     assert values_of("lazygnn", PLENTIFUL, num_parts="many") == one
 
 
+def test_a_short_run_rises_for_a_tenth_of_it_and_patience_is_evaluated_often_enough() -> None:
+    assert values_of("lazygnn", PLENTIFUL, epochs=30)["warmup_epochs"] == 3
+    assert values_of("lazygnn", PLENTIFUL, epochs=3)["warmup_epochs"] == 0
+    assert values_of("lazygnn", PLENTIFUL)["eval_every"] == 12
+    assert values_of("lazygnn", PLENTIFUL, patience=10)["eval_every"] == 5
+    assert values_of("lazygnn", PLENTIFUL, patience=1)["eval_every"] == 1
+
+
 def test_a_large_graph_is_sampled_and_a_small_one_is_not() -> None:
     assert values_of("graphsage", PLENTIFUL)["num_neighbors"] == [-1, -1, -1]
     assert values_of("graphsage", SCARCE)["num_neighbors"] == [-1, -1]

@@ -144,7 +144,7 @@ def make_loader(options: LazyGNNOptions, cut: Cut, place: Place) -> Loader:
 
 
 METHOD = Method(
-    "MLP, then lazy propagation from a drifting history; our default",
+    "MLP, then lazy propagation from a drifting history; for speed",
     "Xue et al., LazyGNN, ICML 2023, with the warm start of docs/paper.md",
     LazyGNNOptions,
     make_model,

@@ -148,7 +148,7 @@ def adapt(facts: Facts) -> dict[str, Any]:
 
 
 METHOD = Method(
-    "residual blocks with a near and a lazily propagated far view; our most accurate",
+    "residual blocks with a near and a lazily propagated far view; for accuracy",
     "this library, docs/concepts/depth.md",
     LazyGNNDeepOptions,
     make_model,

@@ -30,20 +30,22 @@ def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> d
     Args:
         method: One with `adapt`.
         facts: What is known of the graph.
-        values: What the user sets; a run with several batches in an epoch takes fewer epochs.
+        values: What the user sets; a run with several batches in an epoch takes fewer epochs. With fewer epochs the
+            learning rate rises for a tenth of them, and with `patience` the run is evaluated often enough for it.
     """
     assert method.adapt is not None
     batches = _batches_per_epoch(values)
     # each batch updates the weights; noise between batches costs some of what the updates gain
-    epochs = 10 * math.ceil(_EPOCHS * (2 - facts.scarcity) / math.sqrt(batches) / 10)
+    epochs = 10 * round(_EPOCHS * (2 - facts.scarcity) / math.sqrt(batches) / 10)
+    taken, patience = _whole(values, "epochs", epochs), _whole(values, "patience", 2 * epochs)
     general = {
         "epochs": epochs,
         "lr": 0.003,
         "optimizer": "adamw",
         "weight_decay": 1e-4,
         "schedule": "cosine",
-        "warmup_epochs": math.ceil(_WARMUP / batches),
-        "eval_every": max(1, epochs // _EVALUATIONS),
+        "warmup_epochs": min(math.ceil(_WARMUP / batches), taken // 10),
+        "eval_every": max(1, min(taken // _EVALUATIONS, patience // 2)),
         "hidden_channels": 256,
         "dropout": 0.5,
         "input_dropout": round(facts.scarcity / 2, 1),
@@ -54,8 +56,10 @@ def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> d
 
 
 def _batches_per_epoch(values: Mapping[str, Any]) -> int:
-    parts, per_batch = (values.get(name, 1) for name in ("num_parts", "parts_per_batch"))
-    # a value of another type is refused when the options are checked
-    if not all(isinstance(number, int) and number > 0 for number in (parts, per_batch)):
-        return 1
-    return int(-(-parts // per_batch))
+    return -(-_whole(values, "num_parts", 1) // _whole(values, "parts_per_batch", 1))
+
+
+def _whole(values: Mapping[str, Any], name: str, default: int) -> int:
+    """Returns a value that the user sets; one of another type is refused when the options are checked."""
+    value = values.get(name)
+    return value if isinstance(value, int) and value > 0 else default
