@@ -79,3 +79,8 @@ def _block_arrays() -> Arrays:
         "val_mask": (order >= 20) & (order < 40),
         "test_mask": order >= 40,
     }
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Starts with the longest tests, so that no worker is left with one of them at the end."""
+    items.sort(key=lambda item: "test_interpreter" not in item.nodeid)
