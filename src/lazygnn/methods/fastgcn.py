@@ -28,14 +28,10 @@ class FastGCNOptions(PrecomputedOptions, LayerDrawOptions):
 
 def make_model(options: FastGCNOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
     """Builds the layers."""
-    return PrecomputedGCN(
-        graph.in_channels,
-        options.hidden_channels,
-        graph.task.num_outputs,
+    return options.build(
+        PrecomputedGCN,
+        graph,
         num_layers=options.num_layers,
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
     )
 
 

@@ -23,14 +23,10 @@ class GCNOptions(LayerOptions):
 
 def make_gcn(options: GCNOptions, graph: Graph, histories: Sequence[History] = ()) -> GCN:
     """Builds the convolutions, with a history after each but the last where they have one."""
-    return GCN(
-        graph.in_channels,
-        options.hidden_channels,
-        graph.task.num_outputs,
+    return options.build(
+        GCN,
+        graph,
         num_layers=options.num_layers,
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
         histories=histories,
     )
 

@@ -24,14 +24,10 @@ class GCNGraphFMOptions(GCNOptions, GASOptions):
 
 def make_model(options: GCNGraphFMOptions, graph: Graph, place: Place) -> Model:
     """Builds a GCN with histories as wide as its hidden layers."""
-    return GraphFM(
-        graph.in_channels,
-        options.hidden_channels,
-        graph.task.num_outputs,
+    return options.build(
+        GraphFM,
+        graph,
         num_layers=options.num_layers,
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
         histories=options.open_layers(graph, options.hidden_channels, options.num_layers, place),
         momentum=options.momentum,
     )

@@ -42,16 +42,7 @@ def make_model(options: GCNLMCOptions, graph: Graph, place: Place) -> Model:
             options.open(graph, width, start, place, f"gradient-{index + 2}") for index, width in enumerate(widths[1:])
         ]
         compensation = Compensation(features, gradients, beta=options.beta, score=options.score)
-    return LMC(
-        graph.in_channels,
-        options.hidden_channels,
-        outputs,
-        num_layers=options.num_layers,
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
-        compensation=compensation,
-    )
+    return options.build(LMC, graph, num_layers=options.num_layers, compensation=compensation)
 
 
 def make_loader(options: GCNLMCOptions, cut: Cut, place: Place) -> Loader:

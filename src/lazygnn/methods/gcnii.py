@@ -26,17 +26,13 @@ class GCNIIOptions(GCNOptions):
 
 def make_gcnii(options: GCNIIOptions, graph: Graph, histories: Sequence[History] = ()) -> GCNII:
     """Builds the convolutions, with a history after each but the last where they have one."""
-    return GCNII(
-        graph.in_channels,
-        options.hidden_channels,
-        graph.task.num_outputs,
+    return options.build(
+        GCNII,
+        graph,
         num_layers=options.num_layers,
         alpha=options.alpha,
         theta=options.theta,
         shared_weights=options.shared_weights,
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
         histories=histories,
     )
 

@@ -28,15 +28,7 @@ class SAGEOptions(LayerOptions, BatchOptions):
 
 def make_model(options: SAGEOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001
     """Builds the layers."""
-    return SAGE(
-        graph.in_channels,
-        options.hidden_channels,
-        graph.task.num_outputs,
-        num_layers=len(options.num_neighbors),
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
-    )
+    return options.build(SAGE, graph, num_layers=len(options.num_neighbors))
 
 
 def make_loader(options: SAGEOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001

@@ -37,14 +37,10 @@ def make_model(options: MVSOptions, graph: Graph, place: Place) -> Model:
             for layer in range(1, options.num_layers)
         ]
         norms = open_history(graph.num_nodes, 1, Mix(1.0), device=place.device)
-    return MVSGCN(
-        graph.in_channels,
-        options.hidden_channels,
-        graph.task.num_outputs,
+    return options.build(
+        MVSGCN,
+        graph,
         num_layers=options.num_layers,
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
         histories=histories,
         gradient_norms=norms,
     )

@@ -2,9 +2,9 @@
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import torch
 from pydantic import Field
@@ -16,10 +16,13 @@ from lazygnn.history import History, StoredHistory, open_history
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods.base import Cut, MethodOptions, Place
+from lazygnn.model import Model
 from lazygnn.partitioning import Partition, partition
 from lazygnn.propagation import Mix
 
 logger = logging.getLogger(__name__)
+
+ModelT = TypeVar("ModelT", bound=Model)
 
 
 class LayerOptions(MethodOptions):
@@ -29,6 +32,19 @@ class LayerOptions(MethodOptions):
     norm: Literal["batch", "layer", "none"] = Field("none", description="normalization between the layers")
     dropout: float = Field(0.5, ge=0, lt=1, description="share of hidden units dropped in training")
     input_dropout: float = Field(0.0, ge=0, lt=1, description="share of input entries dropped in training")
+
+    def build(self, kind: Callable[..., ModelT], graph: Graph, *, num_layers: int, **own: Any) -> ModelT:
+        """Builds a model of layers of one kind; `own` are the arguments that other kinds do not have."""
+        return kind(
+            graph.in_channels,
+            self.hidden_channels,
+            graph.task.num_outputs,
+            num_layers=num_layers,
+            norm=self.norm,
+            dropout=self.dropout,
+            input_dropout=self.input_dropout,
+            **own,
+        )
 
 
 class BatchOptions(MethodOptions):

@@ -47,14 +47,10 @@ def make_model(options: VQGNNOptions, graph: Graph, place: Place) -> Model:
         options.open(graph, book.num_branches, Mix(1.0), wide, f"codes-{index + 1}")
         for index, book in enumerate(books if place.training else ())
     ]
-    return VQGNN(
-        graph.in_channels,
-        options.hidden_channels,
-        graph.task.num_outputs,
+    return options.build(
+        VQGNN,
+        graph,
         num_layers=options.num_layers,
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
         books=books,
         codes=codes,
     )

@@ -28,14 +28,10 @@ def make_model(options: VRGCNOptions, graph: Graph, place: Place) -> Model:
         options.open(graph, options.hidden_channels, Mix(1.0), place, f"layer-{layer}")
         for layer in range(1, options.num_layers if place.training else 1)
     ]
-    return VRGCN(
-        graph.in_channels,
-        options.hidden_channels,
-        graph.task.num_outputs,
+    return options.build(
+        VRGCN,
+        graph,
         num_layers=options.num_layers,
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
         histories=histories,
     )
 

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +14,8 @@ from lazygnn.batch import Batch
 from lazygnn.history import History
 from lazygnn.inference import evaluating
 from lazygnn.models.gcn import GCN, GCNLayer
-from lazygnn.models.layers import NormKind, drop
+from lazygnn.models.layers import drop
+from lazygnn.models.stack import LayerArguments
 from lazygnn.ops import Adjacency, aggregate, spmm
 from lazygnn.propagation import layer_matrices
 from lazygnn.propagation.momentum import MomentumMemory
@@ -35,11 +36,9 @@ class GraphFM(GCN):
         hidden_channels: Width of the hidden layers.
         out_channels: Number of outputs.
         num_layers: Number of layers.
-        norm: Normalization after every layer but the last.
-        dropout: Fraction of hidden units dropped in training.
-        input_dropout: Fraction of input entries dropped in training; for sparse features, of the stored entries.
         histories: One for each layer but the last, for batches with a halo.
         momentum: Weight of an estimate, in [0, 1]; 0 gives GNNAutoScale.
+        shared: `norm`, `dropout` and `input_dropout`, as for `Stack`.
     """
 
     def __init__(
@@ -49,21 +48,11 @@ class GraphFM(GCN):
         out_channels: int,
         *,
         num_layers: int,
-        norm: NormKind = "none",
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
         histories: Sequence[History] = (),
         momentum: float = 0.1,
+        **shared: Unpack[LayerArguments],
     ) -> None:
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            num_layers=num_layers,
-            norm=norm,
-            dropout=dropout,
-            input_dropout=input_dropout,
-        )
+        super().__init__(in_channels, hidden_channels, out_channels, num_layers=num_layers, **shared)
         self.memory: MomentumMemory = MomentumMemory(num_layers, histories, momentum=momentum)
 
     def forward(self, batch: Batch) -> Tensor:

@@ -3,7 +3,7 @@
 `V` nodes of a batch, `T` targets among them (the first rows), `C` outputs.
 """
 
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,8 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch
 from lazygnn.model import weighted_loss
 from lazygnn.models.gcn import GCN, GCNLayer
-from lazygnn.models.layers import NormKind, TargetBatchNorm, drop
+from lazygnn.models.layers import TargetBatchNorm, drop
+from lazygnn.models.stack import LayerArguments
 from lazygnn.ops import Adjacency, aggregate
 from lazygnn.propagation import layer_matrices
 from lazygnn.propagation.compensation import Compensation
@@ -36,10 +37,8 @@ class LMC(GCN):
         hidden_channels: Width of the hidden layers.
         out_channels: Number of outputs.
         num_layers: Number of layers.
-        norm: Normalization after every layer but the last.
-        dropout: Fraction of hidden units dropped in training.
-        input_dropout: Fraction of input entries dropped in training; for sparse features, of the stored entries.
         compensation: Histories for batches with a halo, with one of features for each layer.
+        shared: `norm`, `dropout` and `input_dropout`, as for `Stack`.
     """
 
     def __init__(
@@ -49,20 +48,10 @@ class LMC(GCN):
         out_channels: int,
         *,
         num_layers: int,
-        norm: NormKind = "none",
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
         compensation: Compensation | None = None,
+        **shared: Unpack[LayerArguments],
     ) -> None:
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            num_layers=num_layers,
-            norm=norm,
-            dropout=dropout,
-            input_dropout=input_dropout,
-        )
+        super().__init__(in_channels, hidden_channels, out_channels, num_layers=num_layers, **shared)
         self.compensation = Compensation() if compensation is None else compensation
         if len(self.compensation.features) not in (0, num_layers):
             raise ValueError(

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Unpack, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from lazygnn.batch import Batch
 from lazygnn.history import History, StoredHistory
 from lazygnn.inference import evaluating
 from lazygnn.models.gcn import GCN, GCNLayer
-from lazygnn.models.layers import NormKind
+from lazygnn.models.stack import LayerArguments
 from lazygnn.ops import aggregate
 from lazygnn.propagation import layer_matrices
 from lazygnn.task import Task
@@ -32,11 +32,9 @@ class MVSGCN(GCN):
         hidden_channels: Width of the hidden layers.
         out_channels: Number of outputs.
         num_layers: Number of layers, at least 2.
-        norm: Normalization after every layer but the last.
-        dropout: Fraction of hidden units dropped in training.
-        input_dropout: Fraction of input entries dropped in training; for sparse features, of the stored entries.
         histories: One for each layer but the last, for batches with a halo.
         gradient_norms: A history of one channel that stores the norms; only training needs one.
+        shared: `norm`, `dropout` and `input_dropout`, as for `Stack`.
     """
 
     def __init__(
@@ -46,23 +44,14 @@ class MVSGCN(GCN):
         out_channels: int,
         *,
         num_layers: int,
-        norm: NormKind = "none",
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
         histories: Sequence[History] = (),
         gradient_norms: StoredHistory | None = None,
+        **shared: Unpack[LayerArguments],
     ) -> None:
         if num_layers < 2:
             raise ValueError(f"`num_layers` must be at least 2, got {num_layers}")
         super().__init__(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            num_layers=num_layers,
-            norm=norm,
-            dropout=dropout,
-            input_dropout=input_dropout,
-            histories=histories,
+            in_channels, hidden_channels, out_channels, num_layers=num_layers, histories=histories, **shared
         )
         self.gradient_norms = gradient_norms
 

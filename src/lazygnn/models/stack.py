@@ -6,7 +6,7 @@
 from abc import abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypedDict, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,14 @@ from lazygnn.models.layers import NormKind, drop, make_norm
 from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Adjacency, Csr
 from lazygnn.propagation import LayerMemory, layer_matrices
+
+
+class LayerArguments(TypedDict, total=False):
+    """What all models of layers take, and subclasses of them pass on."""
+
+    norm: NormKind
+    dropout: float
+    input_dropout: float
 
 
 class Layer(nn.Module):

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,8 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch
 from lazygnn.history import History, pad_rows
 from lazygnn.models.gcn import GCN, GCNLayer
-from lazygnn.models.layers import NormKind, drop
+from lazygnn.models.layers import drop
+from lazygnn.models.stack import LayerArguments
 from lazygnn.ops import Adjacency, spmm
 from lazygnn.propagation import layer_matrices
 from lazygnn.propagation.codebook import Codebook
@@ -38,12 +39,10 @@ class VQGNN(GCN):
         hidden_channels: Width of the hidden layers.
         out_channels: Number of outputs.
         num_layers: Number of layers.
-        norm: Normalization after every layer but the last.
-        dropout: Fraction of hidden units dropped in training.
-        input_dropout: Fraction of input entries dropped in training; for sparse features, of the stored entries.
         books: A codebook for each layer but the first, `hidden_channels` wide. Empty if batches have no halo.
         codes: A history of codes for each codebook, in float32, with a warm start that ignores the stored rows of
             targets, `Mix(1.0)`. Training on batches with a halo needs them.
+        shared: `norm`, `dropout` and `input_dropout`, as for `Stack`.
     """
 
     def __init__(
@@ -53,21 +52,11 @@ class VQGNN(GCN):
         out_channels: int,
         *,
         num_layers: int,
-        norm: NormKind = "none",
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
         books: Sequence[Codebook] = (),
         codes: Sequence[History] = (),
+        **shared: Unpack[LayerArguments],
     ) -> None:
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            num_layers=num_layers,
-            norm=norm,
-            dropout=dropout,
-            input_dropout=input_dropout,
-        )
+        super().__init__(in_channels, hidden_channels, out_channels, num_layers=num_layers, **shared)
         for name, given in {"codebooks": books, "histories of codes": codes}.items():
             if len(given) not in (0, num_layers - 1):
                 raise ValueError(f"{num_layers} layers need {num_layers - 1} {name} or none, got {len(given)}")

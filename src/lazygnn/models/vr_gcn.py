@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Unpack, cast
 
 import torch
 from torch import Tensor
@@ -13,8 +13,9 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch, ControlBatch
 from lazygnn.history import History
 from lazygnn.models.gcn import GCNLayer
-from lazygnn.models.layers import NormKind, drop
+from lazygnn.models.layers import drop
 from lazygnn.models.precomputed import PrecomputedGCN
+from lazygnn.models.stack import LayerArguments
 from lazygnn.ops import aggregate, spmm
 from lazygnn.propagation import layer_matrices
 
@@ -36,11 +37,9 @@ class VRGCN(PrecomputedGCN):
         hidden_channels: Width of the hidden layers.
         out_channels: Number of outputs.
         num_layers: Number of convolutions, at least 2.
-        norm: Normalization after every layer but the last.
-        dropout: Fraction of hidden units dropped in training.
-        input_dropout: Fraction of input entries dropped in training.
         histories: One before each layer but the first, with a warm start that ignores the stored rows, `Mix(1.0)`.
             Without any, sampled sums have no control variate.
+        shared: `norm`, `dropout` and `input_dropout`, as for `Stack`.
     """
 
     def __init__(
@@ -50,20 +49,10 @@ class VRGCN(PrecomputedGCN):
         out_channels: int,
         *,
         num_layers: int,
-        norm: NormKind = "none",
-        dropout: float = 0.5,
-        input_dropout: float = 0.0,
         histories: Sequence[History] = (),
+        **shared: Unpack[LayerArguments],
     ) -> None:
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            out_channels,
-            num_layers=num_layers,
-            norm=norm,
-            dropout=dropout,
-            input_dropout=input_dropout,
-        )
+        super().__init__(in_channels, hidden_channels, out_channels, num_layers=num_layers, **shared)
         if len(histories) not in (0, num_layers - 1):
             raise ValueError(f"{num_layers} layers need {num_layers - 1} histories or none, got {len(histories)}")
         self.histories = list(histories)
