@@ -16,7 +16,7 @@ from lazygnn.batch import Loader
 from lazygnn.fixed_point import solve
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory
-from lazygnn.models import Decoupled, LazyBlock, LazyStack
+from lazygnn.models import Decoupled, LazyBlock, LazyStack, Mixture
 from lazygnn.ops import spmm
 from lazygnn.propagation import LazyPropagation, diffuse
 
@@ -44,14 +44,19 @@ class Check:
 LAZY = Check(passes=16, values={"beta": 0.0, "gamma": 1.0})
 DEEP = Check(passes=16, values={"beta": 0.0, "alphas": [ALPHA]})
 
-Checked = Decoupled | PygAPPNP | LazyStack
+Checked = Decoupled | PygAPPNP | LazyStack | Mixture
 
 
 def propagation_error(check: Check, model: Checked, loader: Loader, graph: Graph, dtype: torch.dtype) -> float:
     """Returns the error of the propagated values of a model against float64: the worst row, relative to its norm.
 
-    Of a stack of blocks, the far view of the first block is checked, and the near view with it.
+    Of a stack of blocks, the far view of the first block is checked, and the near view with it. Of a mixture, the first
+    model is checked.
     """
+    if isinstance(model, Mixture):
+        first = next(iter(model))
+        assert isinstance(first, LazyStack)
+        model = first
     device = model.device
     generator = torch.Generator(device).manual_seed(0)
     channels = _channels(_first_far(model)) if isinstance(model, LazyStack) else graph.task.num_outputs
@@ -73,7 +78,9 @@ def _worst_row(out: Tensor, expected: Tensor) -> float:
 
 
 @torch.no_grad()
-def _propagate(model: Checked, loader: Loader, x_in: Tensor, passes: int) -> tuple[Tensor | None, Tensor]:
+def _propagate(
+    model: Decoupled | PygAPPNP | LazyStack, loader: Loader, x_in: Tensor, passes: int
+) -> tuple[Tensor | None, Tensor]:
     """Returns the output of the last of some passes, [N, C], after the near view of a block if there is one."""
     out, near = torch.zeros_like(x_in), torch.zeros_like(x_in) if isinstance(model, LazyStack) else None
     propagation = _first_far(model) if isinstance(model, LazyStack) else model.propagation

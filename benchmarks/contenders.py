@@ -138,7 +138,7 @@ def _deep(shape: Shape, parts: dict[str, Any], device: torch.device) -> dict[str
     common |= parts | precision.stored | {"lr": 0.003}
     deep = common | {"num_blocks": DEEP_BLOCKS, "num_layers": 2}
     host = {"history": "pinned", "features": "host", "edges": "device"}
-    what, stored = f"{DEEP_BLOCKS} blocks and the decoupled model", "histories in page-locked host memory"
+    what, stored = f"{DEEP_BLOCKS} blocks and the models beside them", "histories in page-locked host memory"
     layered = {
         "gcnii-gas-our-kernels": ("gcnii-gas", 2 * DEEP_BLOCKS),
         "gcn-gas-our-kernels": ("gcn-gas", DEEP_BLOCKS),

@@ -27,7 +27,9 @@ PLANETOID: dict[str, dict[str, Any]] = {"cora": {}, "citeseer": {}, "pubmed": {}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "lazygnn-deep": ("lazygnn-deep", {}),
     "lazygnn-deep, exact": ("lazygnn-deep", {"exact": True, "num_layers": 10}),
-    "lazygnn-deep, stack alone": ("lazygnn-deep", {"decoupled": False}),
+    "lazygnn-deep, stack alone": ("lazygnn-deep", {"beside": []}),
+    "lazygnn-deep, 60 parts": ("lazygnn-deep", {"num_parts": 60, "parts_per_batch": 6}),
+    "lazygnn-deep, labels as input": ("lazygnn-deep", {"label_input": 0.5}),
     **{name: (name, {}) for name, method in METHODS.items() if method.adapt is not None and name != "lazygnn-deep"},
 }
 

@@ -17,8 +17,9 @@ from lazygnn.loader import ClusterLoader
 from lazygnn.methods import Built, Place, build, build_model, resolve
 from lazygnn.methods.base import Facts
 from lazygnn.methods.lazygnn_deep import adapt
-from lazygnn.models import Decoupled, LazyBlock, LazyStack
-from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, fit_response
+from lazygnn.model import Model
+from lazygnn.models import Decoupled, LazyBlock, LazyStack, Mixture
+from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, NoPropagation, fit_response
 from lazygnn.training import Trainer, evaluate
 
 Make = Callable[..., Built]
@@ -27,9 +28,14 @@ SMALL: dict[str, Any] = {"hidden_channels": 8, "num_blocks": 2, "epochs": 3}
 PARTS: dict[str, Any] = SMALL | {"num_parts": 4, "parts_per_batch": 2, "partition": "random"}
 
 
-def stack_of(built: Built) -> LazyStack:
-    assert isinstance(built.model, LazyStack)
-    return built.model
+def parts_of(built: Built) -> tuple[LazyStack, Decoupled, Decoupled]:
+    """Returns the stack, the MLP and the decoupled model."""
+    assert isinstance(built.model, Mixture)
+    stack, mlp, decoupled = built.model
+    assert isinstance(stack, LazyStack)
+    assert isinstance(mlp, Decoupled)
+    assert isinstance(decoupled, Decoupled)
+    return stack, mlp, decoupled
 
 
 def views_of(model: LazyStack) -> list[list[LazyPropagation | ExactPropagation]]:
@@ -37,7 +43,7 @@ def views_of(model: LazyStack) -> list[list[LazyPropagation | ExactPropagation]]
     return [cast(list[LazyPropagation | ExactPropagation], list(cast(LazyBlock, block).far)) for block in model.blocks]
 
 
-def histories_of(model: LazyStack) -> dict[str, tuple[int, bool, Drift]]:
+def histories_of(model: Model) -> dict[str, tuple[int, bool, Drift]]:
     """Returns channels, whether inputs of the halo are read, and the warm start of every history."""
     found = named_histories(model)
     return {
@@ -46,7 +52,7 @@ def histories_of(model: LazyStack) -> dict[str, tuple[int, bool, Drift]]:
     }
 
 
-def train(graph: Graph, folder: Path, **values: Any) -> tuple[LazyStack, list[float], Graph]:
+def train(graph: Graph, folder: Path, **values: Any) -> tuple[Model, list[float], Graph]:
     """Trains from seed 0 and returns the model, the loss of every epoch, and the graph in the order of its parts."""
     config = resolve(METHOD, "block", values)
     torch.manual_seed(0)
@@ -57,49 +63,64 @@ def train(graph: Graph, folder: Path, **values: Any) -> tuple[LazyStack, list[fl
     )
     result = trainer.fit()
     assert result.scores == evaluate(built.model, built.graph)
-    return stack_of(built), losses, built.graph
+    return built.model, losses, built.graph
 
 
 def test_every_view_has_a_history_and_a_response_of_its_own(make: Make, block_graph: Graph) -> None:
-    model = stack_of(make(METHOD, **SMALL, alphas=[0.1, 0.5, -0.5], beta=0.2))
+    built = make(METHOD, **SMALL, alphas=[0.1, 0.5, -0.5], beta=0.2)
+    stack, mlp, decoupled = parts_of(built)
     warm = Drift(0.2)
     # the first view of a block reads inputs of the halo for its near view
-    assert histories_of(model) == {
-        **{f"blocks.{block}.far.{view}.features": (8, view == 0, warm) for block in (0, 1) for view in range(3)},
-        "decoupled.propagation.features": (3, False, warm),
+    assert histories_of(built.model) == {
+        **{
+            f"models.0.blocks.{block}.far.{view}.features": (8, view == 0, warm)
+            for block in (0, 1)
+            for view in range(3)
+        },
+        "models.2.propagation.features": (3, False, warm),
     }
-    for views in views_of(model):
+    for views in views_of(stack):
         for alpha, view in zip((0.1, 0.5, -0.5), views, strict=True):
             sign = 1 if alpha > 0 else -1
             assert isinstance(view, LazyPropagation)
             assert (view.alpha, view.sign) == (abs(alpha), sign)
             assert view.response == fit_response(block_graph.adj, abs(alpha), 2, beta=0.2, level=0.8, sign=sign)
-    assert isinstance(model.decoupled, Decoupled)
-    propagation = model.decoupled.propagation
+    assert isinstance(mlp.propagation, NoPropagation)
+    propagation = decoupled.propagation
     assert isinstance(propagation, LazyPropagation)
     assert (propagation.alpha, propagation.sign) == (0.1, 1)
     assert propagation.response == fit_response(block_graph.adj, 0.1, 2, beta=0.2, level=0.8)
 
 
 def test_options_reach_the_model(make: Make, block_graph: Graph) -> None:
-    options = {"alphas": [-0.3], "view_channels": 5, "num_layers": 3, "level": 0.7, "norm": "batch", "decoupled": False}
-    model = stack_of(
-        make(METHOD, **SMALL, **options, dropout=0.3, input_dropout=0.2, eval_layers=7, eval_tolerance=0.1)
-    )
+    options = {"alphas": [-0.3], "view_channels": 5, "num_layers": 3, "level": 0.7, "norm": "batch", "beside": []}
+    model = make(METHOD, **SMALL, **options, dropout=0.3, input_dropout=0.2, eval_layers=7, eval_tolerance=0.1).model
+    assert isinstance(model, LazyStack)
     assert histories_of(model) == {f"blocks.{block}.far.0.features": (5, True, Drift(1 - 0.9**1.5)) for block in (0, 1)}
     ((view,), _) = views_of(model)
     assert isinstance(view, LazyPropagation)
     assert (view.alpha, view.sign, view.eval_layers, view.eval_tolerance) == (0.3, -1, 7, 0.1)
     assert view.response == fit_response(block_graph.adj, 0.3, 3, beta=1 - 0.9**1.5, level=0.7, sign=-1)
-    assert (model.decoupled, model.dropout, model.input_dropout) == (None, 0.3, 0.2)
+    assert (model.dropout, model.input_dropout) == (0.3, 0.2)
     assert {type(module).__name__ for module in model.modules() if "Norm" in type(module).__name__} == {
         "TargetBatchNorm"
     }
     # the decoupled model beside a high-pass is a low-pass
-    beside = stack_of(make(METHOD, **SMALL, alphas=[-0.3])).decoupled
-    assert beside is not None
-    assert isinstance(beside.propagation, LazyPropagation)
-    assert (beside.propagation.alpha, beside.propagation.sign) == (0.3, 1)
+    _, _, decoupled = parts_of(make(METHOD, **SMALL, alphas=[-0.3]))
+    assert isinstance(decoupled.propagation, LazyPropagation)
+    assert (decoupled.propagation.alpha, decoupled.propagation.sign) == (0.3, 1)
+
+
+@pytest.mark.parametrize("beside", [["mlp"], ["decoupled"], ["decoupled", "mlp"]], ids=str)
+def test_models_beside_the_stack_are_chosen(make: Make, beside: list[str]) -> None:
+    model = make(METHOD, **SMALL, beside=beside).model
+    assert isinstance(model, Mixture)
+    _, *others = model
+    kinds = {"mlp": NoPropagation, "decoupled": LazyPropagation}
+    # the last one is taken unless an average is better
+    assert [type(cast(Decoupled, other).propagation) for other in others] == [
+        kinds[name] for name in sorted(beside)[::-1]
+    ]
 
 
 def test_inference_opens_no_history(block_graph: Graph, tmp_path: Path) -> None:
@@ -107,8 +128,6 @@ def test_inference_opens_no_history(block_graph: Graph, tmp_path: Path) -> None:
     model = build_model(config, block_graph, Place(torch.device("cpu"), tmp_path, training=False))
     assert len(named_histories(model)) == 0
     assert list(tmp_path.iterdir()) == []
-    assert isinstance(model, LazyStack)
-    model.share.fill_(0.5)
     assert model.infer(block_graph).shape == (60, 3)
     assert {path.name for path in tmp_path.iterdir()} == {"stack.rows", "inference.rows"} | {
         f"block-{index}.rows" for index in range(3)
@@ -146,11 +165,12 @@ def test_every_number_format_trains_nearly_alike(block_graph: Graph, tmp_path: P
 def test_exact_steps_train_without_histories(block_graph: Graph, tmp_path: Path) -> None:
     model, losses, _ = train(block_graph, tmp_path, **SMALL, exact=True, num_layers=5, alphas=[0.1, -0.5], dropout=0.0)
     assert len(named_histories(model)) == 0
-    for views in views_of(model):
+    assert isinstance(model, Mixture)
+    stack, _, decoupled = model
+    for views in views_of(cast(LazyStack, stack)):
         assert all(isinstance(view, ExactPropagation) for view in views)
         assert [(view.alpha, view.sign, view.eval_layers) for view in views] == [(0.1, 1, 5), (0.5, -1, 5)]
-    assert model.decoupled is not None
-    assert isinstance(model.decoupled.propagation, ExactPropagation)
+    assert isinstance(cast(Decoupled, decoupled).propagation, ExactPropagation)
     assert losses[-1] < losses[0]
 
 
@@ -159,7 +179,7 @@ def test_one_part_has_the_outputs_and_gradients_of_the_full_batch(block_graph: G
     for one_part in (False, True):
         torch.manual_seed(0)
         built = build(resolve(METHOD, "block", SMALL | {"alphas": [0.1, -0.5], "view_channels": 5}), block_graph)
-        model = stack_of(built).train()
+        model = built.model.train()
         (batch,) = ClusterLoader(block_graph, torch.tensor([0, 60]), 2) if one_part else [Batch.full(block_graph, 2)]
         found: list[Tensor] = []
         # the first visit, which finds no history, and two more
@@ -195,7 +215,15 @@ def test_options_that_cannot_be_combined_are_refused_with_a_remedy(
 
 @pytest.mark.parametrize(
     "values",
-    [{"alphas": []}, {"alphas": [1.5]}, {"alphas": [-2.0]}, {"num_blocks": 0}, {"halo": "paper"}, {"level": 0.0}],
+    [
+        {"alphas": []},
+        {"alphas": [1.5]},
+        {"alphas": [-2.0]},
+        {"num_blocks": 0},
+        {"beside": ["gcn"]},
+        {"halo": "paper"},
+        {"level": 0.0},
+    ],
     ids=str,
 )
 def test_impossible_values_are_named(values: dict[str, Any]) -> None:

@@ -37,8 +37,8 @@ def same(first: State, second: State) -> bool:
 
 
 def weights_of(state: State) -> State:
-    """Returns a state without the share of the decoupled model, which is selected on validation."""
-    return {name: value for name, value in state.items() if name != "share"}
+    """Returns a state without the weights of a mixture, which are selected on validation."""
+    return {name: value for name, value in state.items() if name != "weights"}
 
 
 def course(method: str, graph: Graph, seed: int, **values: Any) -> tuple[list[EpochReport], list[State], State]:
@@ -118,7 +118,7 @@ def test_no_label_outside_the_training_split_reaches_the_weights(block_graph: Gr
         return replace(block_graph, y=torch.where(poisoned, (block_graph.y + 1) % 3, block_graph.y))
 
     _, states, kept = course(method, block_graph, 0)
-    # validation labels select among the weights of all epochs and among shares, and do nothing else
+    # validation labels select among the weights of all epochs and among mixtures, and do nothing else
     reports, poisoned, _ = course(method, with_other_labels("val", "test"), 0)
     assert all(map(same, map(weights_of, states), map(weights_of, poisoned)))
     assert reports[-1].scores != course(method, block_graph, 0)[0][-1].scores

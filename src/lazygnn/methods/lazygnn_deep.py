@@ -1,6 +1,6 @@
-"""LazyGNN-deep: a stack of lazy blocks, each with a near and a far view, beside the decoupled model. Ours."""
+"""LazyGNN-deep: a stack of lazy blocks, each with a near and a far view, beside simpler models. Ours."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import torch
 from pydantic import Field
@@ -12,16 +12,18 @@ from lazygnn.history import History, NoHistory
 from lazygnn.methods.base import Cut, Facts, Method, Place
 from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOptions, LayerOptions, default_beta
 from lazygnn.model import Model
-from lazygnn.models import MLP, Decoupled, LazyBlock, LazyStack
+from lazygnn.models import MLP, Decoupled, LazyBlock, LazyStack, Mixture
 from lazygnn.models.block import Far
 from lazygnn.models.label_input import LabelInput
-from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Response
+from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, NoPropagation, Response
 from lazygnn.propagation.response import default_level
 
 # nodes from which the time of eight blocks outweighs what they gain
 _LARGE = 100_000
 
 Alpha = Annotated[float, Field(ge=-1, le=1)]
+# an MLP alone, and an MLP with lazy propagation
+Beside = Literal["mlp", "decoupled"]
 
 
 class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, InferenceOptions):
@@ -48,7 +50,10 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
     label_input: float = Field(
         0.0, ge=0, lt=1, description="share of the training labels that a step shows to the stack; 0 shows none"
     )
-    decoupled: bool = Field(True, description="train a decoupled model beside the stack; validation weights the two")
+    beside: list[Beside] = Field(
+        ["mlp", "decoupled"],
+        description="models trained beside the stack, `mlp` and `decoupled`; validation weights them",
+    )
 
     def resolved(self) -> Self:
         """Fills in `beta` and `level`."""
@@ -71,7 +76,7 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
 
 
 def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model:
-    """Builds the blocks and the decoupled model; histories and fitted steps are for training alone."""
+    """Builds the blocks and the models beside them; histories and fitted steps are for training alone."""
     responses: dict[float, Response | None] = {}
     width = options.view_channels or options.hidden_channels
 
@@ -106,8 +111,7 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
             dropout=options.dropout,
         )
 
-    decoupled = None
-    if options.decoupled:
+    def beside(kind: Beside) -> Model:
         outputs = graph.task.num_outputs
         transform = MLP(
             graph.in_channels,
@@ -117,12 +121,15 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
             dropout=options.dropout,
             input_dropout=options.input_dropout,
         )
+        if kind == "mlp":
+            return Decoupled(transform, NoPropagation())
         propagation = far(abs(options.alphas[0]), outputs, "decoupled", halo_inputs=False)
-        decoupled = Decoupled(transform, propagation, scratch=options.scratch(place))
+        return Decoupled(transform, propagation, scratch=options.scratch(place))
+
     labels = None
     if options.label_input > 0:
         labels = LabelInput(graph.task, options.hidden_channels, options.label_input)
-    return LazyStack(
+    stack = LazyStack(
         graph.in_channels,
         graph.task.num_outputs,
         [block(index) for index in range(options.num_blocks)],
@@ -130,10 +137,12 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
         norm=options.norm,
         dropout=options.dropout,
         input_dropout=options.input_dropout,
-        decoupled=decoupled,
         labels=labels,
         scratch=options.scratch(place),
     )
+    # the model that overfits least is the last
+    others = [beside(kind) for kind in get_args(Beside) if kind in options.beside]
+    return Mixture([stack, *others]) if others else stack
 
 
 def make_loader(options: LazyGNNDeepOptions, cut: Cut, place: Place) -> Loader:

@@ -10,6 +10,7 @@ from lazygnn.models.graphfm import GraphFM
 from lazygnn.models.label_propagation import LabelPropagation
 from lazygnn.models.layers import MLP
 from lazygnn.models.lmc import LMC
+from lazygnn.models.mixture import Mixture
 from lazygnn.models.mvs_gcn import MVSGCN
 from lazygnn.models.precomputed import PrecomputedGCN
 from lazygnn.models.sage import SAGE
@@ -36,6 +37,7 @@ __all__ = [
     "LabelPropagation",
     "LazyBlock",
     "LazyStack",
+    "Mixture",
     "PrecomputedGCN",
     "Stack",
 ]

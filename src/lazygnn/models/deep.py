@@ -1,10 +1,9 @@
-"""A stack of lazy blocks beside the decoupled model. Ours; not in the paper.
+"""A stack of lazy blocks. Ours; not in the paper.
 
 `T` targets of a batch, `N` nodes of the graph, `H` hidden channels, `C` outputs.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -18,24 +17,15 @@ from lazygnn.history import on_disk
 from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model, weighted_loss
 from lazygnn.models.block import LazyBlock
-from lazygnn.models.decoupled import Decoupled
 from lazygnn.models.label_input import LabelInput
 from lazygnn.models.layers import Linear, NormKind, drop, dropout, gelu_dropout, make_norm
 from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Csr
 from lazygnn.task import Task
 
-# weights of the decoupled outputs that validation chooses from; the first is taken unless another is clearly better
-SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)
-
 
 class LazyStack(Model):
     """`h_0 = dropout(gelu(W_in x))`, then the blocks, then `W_out dropout(norm(h))`.
-
-    A decoupled model (`LazyGNN`) may be trained beside the stack, with a loss of its own. The outputs are
-    `(1 - share) stack + share decoupled`. The share is chosen on validation at every evaluation, like the best epoch.
-    It is 1, the decoupled model, unless another one is better by more than noise, so few labels cost nothing. Before
-    any validation it is 0.5.
 
     Args:
         in_channels: Width of the features.
@@ -45,12 +35,10 @@ class LazyStack(Model):
         norm: Normalization of the last `h`.
         dropout: Fraction of hidden units dropped in training.
         input_dropout: Fraction of input entries dropped in training; for sparse features, of the stored entries.
-        decoupled: Trained beside the stack; `None` for the stack alone.
         labels: Shows training labels to the stack; `None` shows none.
         scratch: Folder for the rows of all nodes in inference, if these do not fit in memory.
     """
 
-    share: Tensor
     replayable = True
 
     def __init__(
@@ -63,7 +51,6 @@ class LazyStack(Model):
         norm: NormKind = "layer",
         dropout: float = 0.5,
         input_dropout: float = 0.0,
-        decoupled: Decoupled | None = None,
         labels: LabelInput | None = None,
         scratch: Path | None = None,
     ) -> None:
@@ -74,76 +61,51 @@ class LazyStack(Model):
         self.blocks = nn.ModuleList(blocks)
         self.norm = make_norm(norm, hidden_channels)
         self.last = Linear(hidden_channels, out_channels)
-        self.decoupled = decoupled
         self.labels = labels
         self.dropout = dropout
         self.input_dropout = input_dropout
         self.scratch = scratch
-        self.register_buffer("share", torch.tensor(0.0 if decoupled is None else 0.5))
 
     def forward(self, batch: Batch) -> Tensor:
         """Returns the outputs of the targets, [T, C]."""
-        stack, _ = self._stack(batch)
-        if self.decoupled is None:
-            return stack
-        # under autocast the two may differ in type
-        dtype = stack.dtype
-        return torch.lerp(stack, self.decoupled(batch).to(dtype), self.share.to(dtype))
+        return self._outputs(batch)[0]
 
     def loss(self, batch: Batch, task: Task) -> Tensor:
-        """Returns the loss of the stack plus that of the decoupled model; neither depends on the other."""
-        stack, weight = self._stack(batch)
-        loss = weighted_loss(stack, batch.y, weight, task)
-        return loss if self.decoupled is None else loss + self.decoupled.loss(batch, task)
+        """Returns the loss of a batch; labels that are shown have no part in it."""
+        outputs, weight = self._outputs(batch)
+        return weighted_loss(outputs, batch.y, weight, task)
 
     def fill(self, batch: Batch) -> None:
         """Stores a first history for the targets of a batch, in every block."""
         with torch.no_grad():
-            self._stack(batch)
-        if self.decoupled is not None:
-            self.decoupled.fill(batch)
+            self._outputs(batch)
 
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
         """Returns the exact outputs of every node, [N, C], on the device of the graph, block by block."""
-        share = float(self.share)
-        if self.decoupled is None or share == 0:
-            return self._infer_stack(graph)
-        decoupled = self.decoupled.infer(graph)
-        return decoupled if share == 1 else torch.lerp(self._infer_stack(graph), decoupled, share)
-
-    @torch.no_grad()
-    def select(self, graph: Graph, score: Callable[[Tensor], float]) -> Tensor:
-        """Chooses the share of the decoupled outputs on validation, and returns the outputs with that share."""
-        stack = self._infer_stack(graph)
-        if self.decoupled is None:
-            return stack
-        decoupled = self.decoupled.infer(graph)
-        scores = {share: score(torch.lerp(stack, decoupled, share)) for share in SHARES}
-        share = max(SHARES, key=scores.__getitem__)
-        if scores[share] - scores[SHARES[0]] <= _noise(scores[share], int(graph.masks["val"].sum())):
-            share = SHARES[0]
-        self.share.fill_(share)
-        return torch.lerp(stack, decoupled, share)
+        adj = graph.adj.to(self.device)
+        with evaluating(self):
+            h = self._enter_all(graph)
+            for block in cast(list[LazyBlock], list(self.blocks)):
+                h = block.infer(h, adj, scratch=self.scratch)
+            return by_rows(self._leave, self.device, h)
 
     @torch.no_grad()
     def diagnose(self, graph: Graph) -> dict[str, float]:
-        """Returns the largest error of a stored solution over the blocks and the decoupled model."""
+        """Returns the largest error of a stored solution over the blocks."""
         adj = graph.adj.to(self.device)
         blocks = cast(list[LazyBlock], list(self.blocks))
         errors = [found["fixed_point_error"] for block in blocks if (found := block.diagnose(adj))]
-        if self.decoupled is not None and (found := self.decoupled.diagnose(graph)):
-            errors.append(found["fixed_point_error"])
         return {"fixed_point_error": max(errors)} if errors else {}
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
-        """Returns the weights layer by layer, those of the decoupled model last."""
+        """Returns the weights layer by layer, from input to output."""
         first = [self.first] if self.labels is None else [self.first, self.labels]
         layers = parameters_by_layer([*first, *self.blocks, self.last], [])
         layers[-1].extend(self.norm.parameters())
-        return layers if self.decoupled is None else layers + self.decoupled.layer_parameters()
+        return layers
 
-    def _stack(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Returns the outputs of the targets, [T, C], and the weight of the loss of each, [T]."""
         check_batch(batch)
         x, weight, rows = drop(batch.x, self.input_dropout, self.training), batch.weight, None
@@ -155,14 +117,6 @@ class LazyStack(Model):
         for block in self.blocks:
             h = block(h, batch)
         return self._leave(h), weight
-
-    def _infer_stack(self, graph: Graph) -> Tensor:
-        adj = graph.adj.to(self.device)
-        with evaluating(self):
-            h = self._enter_all(graph)
-            for block in cast(list[LazyBlock], list(self.blocks)):
-                h = block.infer(h, adj, scratch=self.scratch)
-            return by_rows(self._leave, self.device, h)
 
     def _enter_all(self, graph: Graph) -> Tensor:
         allocate, labels = on_disk(self.scratch, "stack"), self.labels
@@ -181,9 +135,3 @@ class LazyStack(Model):
     def _leave(self, h: Tensor) -> Tensor:
         out: Tensor = self.last(dropout(self.norm(h), self.dropout, self.training))
         return out
-
-
-def _noise(score: float, num_nodes: int) -> float:
-    """Returns half the standard error of a proportion; two models agree on most nodes, so their difference has less."""
-    share = min(max(score, 0.0), 1.0)
-    return 0.5 * math.sqrt(share * (1 - share) / num_nodes)
