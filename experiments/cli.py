@@ -84,6 +84,7 @@ def depth(
     root: Root = None,
     device: Device = "auto",
     workers: Workers = 1,
+    stored: Annotated[bool, typer.Option("--stored", help="Train nothing; leave cells of missing runs empty.")] = False,
     save: Save = False,
 ) -> None:
     """Compares the deep model with all others, with one rule for every graph."""
@@ -92,7 +93,7 @@ def depth(
     _check("--dataset", dataset or [], list(known))
     cases, datasets = case or list(depth_experiment.CASES), dataset or list(depth_experiment.DATASETS)
     name = "depth-planetoid" if set(datasets) <= set(depth_experiment.PLANETOID) else "depth"
-    _show(depth_experiment.main(seeds, cases, datasets, root, device, workers), name, save)
+    _show(depth_experiment.main(seeds, cases, datasets, root, device, workers, stored), name, save)
 
 
 @app.command()

@@ -57,6 +57,12 @@ def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, keep_log
     return [known[_key(config)] for config in configs]
 
 
+def stored_runs(name: str, configs: Sequence[Config]) -> list[dict[str, Any] | None]:
+    """Returns the stored results of `configs`; `None` stands for a run that has not been trained."""
+    known = {line["key"]: line for line in _read(RESULTS / f"{name}.jsonl")}
+    return [known.get(_key(config)) for config in configs]
+
+
 def _run(config: Config, scratch: str, threads: int, keep_log: bool) -> dict[str, Any]:
     torch.set_num_threads(threads)
     _reset_memory_statistics()

@@ -1,12 +1,14 @@
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from experiments import depth
+from experiments import depth, grid
 from lazygnn.config import Config
 from lazygnn.graph import Graph
-from lazygnn.methods import METHODS
+from lazygnn.methods import METHODS, resolve
 
 RUN = {"commit": "1", "date": "2026", "machine": "m", "python": "3", "torch": "2"}
 
@@ -39,6 +41,30 @@ def test_a_cell_is_that_of_rule_or_recipe_whichever_validates_better(trained: li
     assert [row.bold for row in summary.rows] == [True, False, False]
     assert len(trained) == 2 * (1 + 2 + 2 + 3)
     assert {config.trainer.metric for config in trained if config.dataset == "minesweeper"} == {"roc-auc"}
+
+
+def test_stored_runs_alone_leave_other_cells_empty(
+    monkeypatch: pytest.MonkeyPatch, trained: list[Config], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(grid, "RESULTS", tmp_path)
+
+    def table() -> dict[str, list[float | None]]:
+        rows = depth.main(2, ["gcn", "mlp"], ["cora", "dblp"], None, "cpu", 1, stored=True).rows
+        return {row.label: [cell and cell["mean"] for cell in row.cells] for row in rows}
+
+    assert table() == {"gcn": [None, None], "mlp": [None, None]}
+    assert trained == []
+    configs = [
+        resolve(
+            method, dataset, {"diagnose_every": 0}, graph=depth.load_graph(dataset, None), use_recipe=use, seed=seed
+        )
+        for method, dataset, use in [("gcn", "cora", False), ("mlp", "dblp", False)]
+        for seed in (0, 1)
+    ]
+    lines = [RUN | {"key": grid._key(config), "val": 0.5, "test": 0.25} for config in configs]
+    (tmp_path / "depth.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    # the recipe of GCN for Cora has not been trained
+    assert table() == {"gcn": [None, None], "mlp": [None, 25.0]}
 
 
 def test_every_method_with_a_rule_has_a_row_and_every_row_can_be_resolved(trained: list[Config]) -> None:
