@@ -1,6 +1,6 @@
 """Where kernels are tested: compiled on a GPU, otherwise in Triton's interpreter (see `test_interpreter`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.ops.triton.faster import speed_up
 from tests.ops.triton.helpers import INTERPRETED, only_interpreted
 
 # Triton is installed on Linux only.
@@ -19,6 +20,15 @@ HERE = (
     if torch.cuda.is_available() and not INTERPRETED
     else pytest.param("cpu", marks=only_interpreted)
 )
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fast_interpreter() -> Iterator[None]:
+    """Repeats less in the interpreter."""
+    with pytest.MonkeyPatch.context() as patches:
+        if INTERPRETED:
+            speed_up(patches)
+        yield
 
 
 @pytest.fixture(params=[HERE])

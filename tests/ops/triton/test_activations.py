@@ -25,6 +25,12 @@ from tests.ops.triton.helpers import DTYPES, draw
 SHAPES = [(2, 1), (65, 7), (1100, 17), (70, 300)]
 
 
+@pytest.fixture
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Combines the sums of many columns in fewer programs."""
+    monkeypatch.setattr(activations, "_COMBINED", {"PROGRAMS": 512, "WIDTH": 128})
+
+
 def batch_norm(columns: int, device: str, *, bias: float | None = None, momentum: float = 0.1) -> nn.BatchNorm1d:
     norm = nn.BatchNorm1d(columns, momentum=momentum)
     nn.init.uniform_(norm.weight, -1.5, 1.5, generator=torch.Generator().manual_seed(1))
@@ -67,7 +73,11 @@ def run(x: Tensor, norm: nn.BatchNorm1d, p: float, grad: Tensor) -> tuple[Tensor
 @pytest.mark.parametrize("p", [0.0, 0.3])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_fused_norm_relu_and_dropout(device: str, shape: tuple[int, int], dtype: torch.dtype, p: float) -> None:
+def test_fused_norm_relu_and_dropout(
+    device: str, shape: tuple[int, int], dtype: torch.dtype, p: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # three programs combine the sums of 17 columns or of 300
+    monkeypatch.setattr(activations, "_COMBINED", {"PROGRAMS": 512, "WIDTH": 8 if shape[1] < 100 else 128})
     x, grad = draw(*shape, device, dtype), draw(*shape, device, dtype, seed=1)
     norm, before = batch_norm(shape[1], device), x.clone()
     out, *grads = run(x, norm, p, grad)
@@ -155,6 +165,7 @@ Mask = Callable[[Tensor, float], Tensor]
 
 
 @MASKS
+@pytest.mark.usefixtures("few_programs")
 @pytest.mark.parametrize("p", [0.5, 0.9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_entries_are_dropped_independently(device: str, mask: Mask, dtype: torch.dtype, p: float) -> None:

@@ -24,6 +24,8 @@ from tests.helpers import needs_cuda
 from tests.ops.triton.helpers import draw, only_interpreted
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.int8, torch.float64]
+# tiles of four numbers, or of two rows, so that three programs have several tiles of 31 rows and the last is not full
+TILES = pytest.mark.parametrize(("columns", "words"), [(None, 4), (47, 128)])
 
 
 def random_rows(num_rows: int, columns: int | None, dtype: torch.dtype, device: str, seed: int = 0) -> Tensor:
@@ -61,32 +63,32 @@ def test_rows_are_gathered_and_scattered_as_they_are(device: str, columns: int, 
 
 
 @pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
-@pytest.mark.parametrize("columns", [None, 47])
+@TILES
 def test_a_few_programs_copy_all_rows(
-    device: str, columns: int | None, index: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    device: str, columns: int | None, words: int, index: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_rows, "_PROGRAMS", 3)
-    monkeypatch.setattr(host_rows, "_WORDS", 64)
-    table, rows = random_rows(1500, columns, torch.float32, device), some_rows(1001, 1500, device, index)
-    out = host_rows.allocate_rows(1001, table)
+    monkeypatch.setattr(host_rows, "_WORDS", words)
+    table, rows = random_rows(45, columns, torch.float32, device), some_rows(31, 45, device, index)
+    out = host_rows.allocate_rows(31, table)
     host_rows.gather(table, rows, out)
     assert torch.equal(out, table[rows])
-    new = random_rows(1001, columns, torch.float32, device, seed=1)
+    new = random_rows(31, columns, torch.float32, device, seed=1)
     expected = table.index_copy(0, rows.long(), new)
     host_rows.scatter(table, rows, new)
     assert torch.equal(table, expected)
 
 
 @pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
-@pytest.mark.parametrize("columns", [None, 47])
-@pytest.mark.parametrize("count", [0, 1, 500, 1001, 2000])
+@TILES
+@pytest.mark.parametrize("count", [0, 1, 16, 31, 50])
 def test_the_number_of_gathered_rows_is_read_on_the_device(
-    device: str, columns: int | None, index: torch.dtype, count: int, monkeypatch: pytest.MonkeyPatch
+    device: str, columns: int | None, words: int, index: torch.dtype, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_rows, "_PROGRAMS", 3)
-    monkeypatch.setattr(host_rows, "_WORDS", 64)
-    table, rows = random_rows(1500, columns, torch.float32, device), some_rows(1001, 1500, device)
-    out = host_rows.allocate_rows(1001, table)
+    monkeypatch.setattr(host_rows, "_WORDS", words)
+    table, rows = random_rows(45, columns, torch.float32, device), some_rows(31, 45, device)
+    out = host_rows.allocate_rows(31, table)
     host_rows.gather(table, rows, out, torch.tensor(count, dtype=index, device=device))
     assert torch.equal(out[:count], table[rows][:count])
     assert bool(out[count:].isnan().all())

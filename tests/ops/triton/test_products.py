@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import triton.language as tl
 from torch import Tensor
 
 from lazygnn import ops
 from lazygnn.ops import Csr, dispatch, reference, replaying
 from lazygnn.ops.triton import alignment, plans, products
+from lazygnn.ops.triton.jit import jit
 from lazygnn.ops.triton.product_kernels import lane_rows, piece_sums
 from tests.helpers import needs_cuda
 from tests.ops.triton.helpers import DTYPES, INTERPRETED, LONG_ROWS, draw, matrix, only_interpreted
@@ -133,17 +135,17 @@ def check(out: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
     torch.testing.assert_close(out.double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-5)
 
 
-@pytest.mark.usefixtures("unroll")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("columns", [1, 3, 17, 47, 48, 100])
 def test_a_step_is_that_of_the_reference(device: str, columns: int, dtype: torch.dtype) -> None:
-    adj = matrix([3, 0, 9, 1, 20, 0, 5, 7, 2, 13, 0], 15, device)
-    x, source = draw(15, columns, device, dtype), draw(12, columns, device, dtype, seed=1)
+    # A program has 32, 10, 6, 5 or 2 rows, and is not full; or it has one row.
+    adj = matrix([3, 0, 9, 1, 13, 0, 6], 9, device)
+    x, source = draw(9, columns, device, dtype), draw(8, columns, device, dtype, seed=1)
     before = x.clone(), source.clone()
     out = products.step(adj, x, source, 0.3)
     check(out, exact(adj, x, source, 0.3), dtype)
-    assert torch.equal(out[11:], x[11:])
-    check(products.spmm(adj, x), exact(adj, x)[:11], dtype)
+    assert torch.equal(out[7:], x[7:])
+    check(products.spmm(adj, x), exact(adj, x)[:7], dtype)
     assert torch.equal(x, before[0])
     assert torch.equal(source, before[1])
 
@@ -252,18 +254,17 @@ def moved(entries: Tensor, before: int, after: int) -> Tensor:
     return memory[before : before + len(entries)]
 
 
-@pytest.mark.parametrize("value", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("index", [torch.int32, torch.int64], ids=str)
-@pytest.mark.parametrize(("before", "after"), [(0, 8), (8, 8), (1, 8), (3, 0), (0, 0)])
+@pytest.mark.parametrize("counts", LAST_ENTRIES, ids=str)
+@pytest.mark.parametrize(("index", "value"), [(torch.int32, torch.float32), (torch.int64, torch.bfloat16)], ids=str)
 def test_entries_may_start_anywhere_in_memory(
-    device: str, before: int, after: int, index: torch.dtype, value: torch.dtype
+    device: str, index: torch.dtype, value: torch.dtype, counts: list[int]
 ) -> None:
-    for counts in LAST_ENTRIES:
-        adj, x = matrix(counts, 15, device, index).to(value), draw(15, 5, device)
+    adj, x = matrix(counts, 15, device, index).to(value), draw(15, 5, device)
+    expected = products.spmm(adj, x)
+    check(expected, exact(adj, x)[: len(counts)], torch.float32)
+    for before, after in ((0, 8), (8, 8), (1, 8), (3, 0), (0, 0)):
         there = Csr(adj.rowptr, moved(adj.col, before, after), moved(adj.value, before, after), 15)
-        out = products.spmm(there, x)
-        check(out, exact(adj, x)[: len(counts)], torch.float32)
-        assert torch.equal(out, products.spmm(adj, x))
+        assert torch.equal(products.spmm(there, x), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -295,6 +296,20 @@ def test_an_access_outside_of_the_tensors_fails(device: str, monkeypatch: pytest
     monkeypatch.setattr(products, "empty_rows", lambda _, like: torch.empty(3, like.shape[1]))
     with pytest.raises(Exception, match="written outside of all tensors"):
         products.spmm(adj, x)
+
+
+@jit
+def doubled(x: tl.tensor, out: tl.tensor) -> None:
+    tl.store(out, tl.load(x) * 2)
+
+
+@only_interpreted
+def test_a_product_that_exceeds_32_bits_fails() -> None:
+    x, out = torch.tensor([1 << 30], dtype=torch.int32), torch.empty(1, dtype=torch.int32)
+    with pytest.raises(Exception, match="int32 overflow in mul"):
+        doubled[(1,)](x, out)
+    doubled[(1,)](x - 1, out)
+    assert out.tolist() == [(1 << 31) - 2]
 
 
 @pytest.mark.usefixtures("unroll")
