@@ -4,11 +4,8 @@ Every method is resumed in `test_every_method.py`; the files of a checkpoint are
 """
 
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +24,7 @@ from lazygnn.methods import METHODS, build, resolve
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.folder import CHECKPOINTS, WEIGHTS, Run
 from lazygnn.training.trainer import EpochReport, Trainer
+from tests.processes import start_command
 
 SETTINGS: dict[str, Any] = {
     "num_parts": 5,
@@ -167,14 +165,10 @@ def test_a_checkpoint_of_another_configuration_is_refused(graph_file: Path, tmp_
         other.restore(*small.checkpoint())
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "lazygnn", *arguments]
-
-
 def start(graph_file: Path, run: Path, epochs: int) -> list[str]:
     settings = SETTINGS | {"epochs": epochs, "history": "disk"}
     pairs = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    return command("train", "lazygnn", str(graph_file), "--out", str(run), "--quiet", "--device", "cpu", *pairs)
+    return ["train", "lazygnn", str(graph_file), "--out", str(run), "--quiet", "--device", "cpu", *pairs]
 
 
 def outcome(run: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Any]]:
@@ -185,27 +179,33 @@ def outcome(run: Path) -> tuple[dict[str, Tensor], dict[str, Tensor], list[Any]]
 
 
 def kill_and_resume(graph_file: Path, folder: Path, kills: int, epochs: int, seed: int) -> None:
-    environment = os.environ | {"LAZYGNN_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-    straight, killed = folder / "straight", folder / "killed"
-    subprocess.run(start(graph_file, straight, epochs), env=environment, check=True, capture_output=True)
+    environment = {"LAZYGNN_CACHE": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    straight, killed, printed = folder / "straight", folder / "killed", folder / "printed"
+
+    def finish(arguments: list[str]) -> None:
+        process = start_command(arguments, printed, environment)
+        process.join()
+        assert process.exitcode == 0, printed.read_text()
+
+    finish(start(graph_file, straight, epochs))
     rng = random.Random(seed)
     arguments = start(graph_file, killed, epochs)
     landed = 0
     for _ in range(kills):
-        process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = start_command(arguments, printed, environment)
         # wait until training is under way, then strike at a random moment
         deadline = time.monotonic() + 60
         seen = _latest(killed)
-        while process.poll() is None and _latest(killed) == seen and time.monotonic() < deadline:
+        while process.is_alive() and _latest(killed) == seen and time.monotonic() < deadline:
             time.sleep(0.005)
         time.sleep(rng.uniform(0, 0.5))
-        landed += process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        arguments = command("train", "--resume", str(killed), "--quiet")
+        landed += process.is_alive()
+        process.kill()
+        process.join()
+        arguments = ["train", "--resume", str(killed), "--quiet"]
     assert landed > 0, "training was over before the first kill; make it longer"
-    finished = subprocess.run(arguments, env=environment, check=True, capture_output=True, text=True)
-    result = json.loads(finished.stdout.splitlines()[-1])
+    finish(arguments)
+    result = json.loads(printed.read_text().splitlines()[-1])
     expected = json.loads((straight / "result.json").read_text())
     for key in ("val", "test", "epochs", "best_epoch"):
         assert result[key] == expected[key]
@@ -232,14 +232,15 @@ def test_twenty_kills_leave_no_trace(graph_file: Path, tmp_path: Path) -> None:
 def test_sigterm_saves_and_prints_how_to_resume(graph_file: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     arguments = [*start(graph_file, run, 100_000), "--set", "checkpoint_every=none", "--set", "diagnose_every=0"]
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    printed = tmp_path / "printed"
+    process = start_command(arguments, printed, {"OMP_NUM_THREADS": "1"})
     while not (run / "log.jsonl").exists():
         time.sleep(0.01)
-        assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 128 + signal.SIGTERM
-    assert f"stopped by SIGTERM; the run is saved, resume it with `lazygnn train --resume {run}`" in stderr
+        assert process.is_alive()
+    process.terminate()
+    process.join(timeout=60)
+    assert process.exitcode == 128 + signal.SIGTERM
+    assert f"stopped by SIGTERM; the run is saved, resume it with `lazygnn train --resume {run}`" in printed.read_text()
     saved = CheckpointFolder(run / CHECKPOINTS).load_latest()
     assert saved is not None
     assert saved.number > 0
