@@ -502,8 +502,9 @@ def test_shapes_that_do_not_fit_are_reproducts(device: str) -> None:
         products.step(adj, x, x[:, 1:], 0.1)
 
 
-@pytest.mark.parametrize("halo", [False, True], ids=["whole", "halo"])
-@pytest.mark.parametrize(("bits", "unit"), [("fp32", 4), ("bf16", 8), ("fp16", 8)])
+@pytest.mark.parametrize(
+    ("bits", "unit", "halo"), [("fp32", 4, False), ("fp32", 4, True), ("bf16", 8, True), ("fp16", 8, False)]
+)
 def test_all_is_loaded_16_bytes_at_a_time(bits: str, unit: int, halo: bool, compile_kernel: Callable[..., Any]) -> None:
     types = {"order": "*i32", "rowptr": "*i32", "col": "*i32", "value": "*fp32", "pieces": "*fp32", "keep": "fp32"}
     types |= dict.fromkeys(("source_weight", "previous_weight"), "fp32")
