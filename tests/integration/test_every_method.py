@@ -22,11 +22,11 @@ from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.training.trainer import Trainer
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-NUM_NODES = 5_000
+NUM_NODES = 2_000
 LEARNING = [method for method in METHODS if method != "label-propagation"]
 # values that keep the recipes small
 SMALL: dict[str, Any] = {"epochs": 3, "eval_every": 3, "diagnose_every": 0, "num_layers": 2, "hidden_channels": 16}
-IN_PARTS: dict[str, Any] = SMALL | {"num_parts": 6, "parts_per_batch": 2, "partition": "random", "batch_size": 1000}
+IN_PARTS: dict[str, Any] = SMALL | {"num_parts": 6, "parts_per_batch": 2, "partition": "random", "batch_size": 400}
 
 
 class StopsAfterTwo(Saver):
