@@ -504,3 +504,17 @@ def test_train_without_a_method_or_data_set_is_refused(lazygnn: Command, argumen
     done = lazygnn("train", *arguments)
     assert done.status == 2
     assert "give a method and a data set, such as `lazygnn train lazygnn wordnet-small`" in done.err
+
+
+def test_several_seeds_print_mean_and_deviation(lazygnn: Command, dataset: Path) -> None:
+    done = lazygnn("train", "mlp", dataset, *QUICK, "--seeds", 2, "--seed", 5, "--out", "both")
+    assert done.status == 0
+    assert done.result["seeds"] == [5, 6]
+    assert done.result == json.loads(Path("both/result.json").read_text())
+    means = f"test {done.result['test']:.4f} ± {done.result['test_deviation']:.4f}"
+    assert done.err.splitlines()[-1].startswith("accuracy over 2 seeds: val ")
+    assert done.err.splitlines()[-1].endswith(means)
+    again = lazygnn("train", "--resume", "both", "--quiet")
+    assert (again.result, again.err) == (done.result, "")
+    assert_one_line(lazygnn("train", "mlp", dataset, "--seeds", 0), "`seeds` is 0; give the number of seeds")
+    assert_one_line(lazygnn("evaluate", "both"), "`both` holds the runs of several seeds; give one of them, such as ")

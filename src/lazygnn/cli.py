@@ -27,6 +27,7 @@ from lazygnn.history import HistoryFileError
 from lazygnn.methods import methods_with, resolve
 from lazygnn.partitioning import PartitionMethod
 from lazygnn.run.saving import Interrupted
+from lazygnn.run.seeds import SeedRuns, describe_scores, describe_summary
 
 
 class Commands(TyperGroup):
@@ -144,19 +145,29 @@ def train(
     config: Annotated[Path | None, typer.Option(help="TOML file of options; overrides the recipe.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="key=value; overrides all; repeatable.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of weights, dropout and batches; default: 0.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds to train, from `--seed` on.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; default: auto.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/<dataset>-<method>-<seed>.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume this run from its last checkpoint.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Trains a method on a data set; the last line on stdout is the result as JSON."""
+
+    def tell(result: dict[str, Any]) -> None:
+        _say(f"seed {result['seed']}: {describe_scores(result)}", quiet=quiet)
+
     if resume is not None:
-        if set_ or any(given is not None for given in (method, dataset, config, out, seed)):
+        if set_ or any(given is not None for given in (method, dataset, config, out, seed, seeds)):
             raise ConfigError(
                 "`--resume` uses the configuration of the run; it can only be combined with `--root`, `--device` and "
                 "`--quiet`"
             )
-        typer.echo(json.dumps(commands.resume(resume, device=device, root=root, quiet=quiet)))
+        if SeedRuns.is_at(resume):
+            found = commands.resume_seeds(resume, device=device, root=root, quiet=quiet, tell=tell)
+            _say(describe_summary(found), quiet=quiet)
+        else:
+            found = commands.resume(resume, device=device, root=root, quiet=quiet)
+        typer.echo(json.dumps(found))
         return
     if method is None or dataset is None:
         raise ConfigError(
@@ -168,7 +179,12 @@ def train(
     resolve(method, dataset, values, **place)
     graph = load_graph(dataset, root)
     resolved = resolve(method, dataset, values, graph=graph, **place)
-    typer.echo(json.dumps(commands.train(resolved, out, graph=graph, quiet=quiet)))
+    if seeds is None:
+        found = commands.train(resolved, out, graph=graph, quiet=quiet)
+    else:
+        found = commands.train_seeds(resolved, seeds, out, graph=graph, quiet=quiet, tell=tell)
+        _say(describe_summary(found), quiet=quiet)
+    typer.echo(json.dumps(found))
 
 
 @app.command()
@@ -222,6 +238,11 @@ def show(run: RunArgument) -> None:
 def doctor() -> None:
     """Shows versions, devices and optional packages, for a bug report."""
     Console().print(installation_table())
+
+
+def _say(text: str, *, quiet: bool = False) -> None:
+    if not quiet:
+        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _correct_and_smooth(wanted: bool, **values: float | str | None) -> CorrectAndSmooth | None:

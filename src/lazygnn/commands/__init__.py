@@ -4,6 +4,7 @@ from lazygnn.commands.device import choose_device
 from lazygnn.commands.evaluation import evaluate_run
 from lazygnn.commands.prediction import predict_run
 from lazygnn.commands.preparation import prepare
+from lazygnn.commands.repeating import resume_seeds, train_seeds
 from lazygnn.commands.training import resume, train
 
-__all__ = ["choose_device", "evaluate_run", "predict_run", "prepare", "resume", "train"]
+__all__ = ["choose_device", "evaluate_run", "predict_run", "prepare", "resume", "resume_seeds", "train", "train_seeds"]

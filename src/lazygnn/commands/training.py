@@ -46,7 +46,7 @@ def train(
     device = choose_device(config.device)
     graph = load_graph(config.dataset, config.root) if graph is None else graph
     config = with_absolute_paths(config)
-    run = Run.create(out if out is not None else _unused_folder(config), config)
+    run = Run.create(out if out is not None else unused_folder(config, str(config.seed)), config)
     try:
         trainer = _make_trainer(run, config, graph, device)
     except BaseException:
@@ -134,7 +134,8 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
     return result
 
 
-def _unused_folder(config: Config) -> Path:
-    base = Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{config.seed}"
+def unused_folder(config: Config, ending: str) -> Path:
+    """Returns `runs/<dataset>-<method>-<ending>`, with a number if that exists."""
+    base = Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{ending}"
     numbered = (base.with_name(f"{base.name}-{number}") for number in range(2, 10_000))
     return next(path for path in (base, *numbered) if not path.exists())

@@ -16,6 +16,8 @@ from lazygnn.run.log import RunLog
 
 CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safetensors", "result.json", "curves.png"
 CHECKPOINTS, HISTORIES, CHOSEN = "checkpoints", "histories", "chosen.json"
+# in a folder of several runs
+SEEDS = "seeds.json"
 
 
 class Run:
@@ -39,6 +41,9 @@ class Run:
     @staticmethod
     def open(path: Path) -> "Run":
         """Opens the folder of an earlier run."""
+        if (path / SEEDS).is_file():
+            one = next(path.glob("seed-*"), path)
+            raise CheckpointError(f"`{path}` holds the runs of several seeds; give one of them, such as `{one}`")
         if not (path / CONFIG).is_file():
             raise CheckpointError(
                 f"`{path}` is not a run folder: it has no `{CONFIG}`; give a folder that `train` wrote"
@@ -47,7 +52,7 @@ class Run:
 
     def config(self, read: Callable[[dict[str, Any]], Config]) -> Config:
         """Returns the configuration that the run was started with; `read` is `lazygnn.methods.read_config`."""
-        content = self._read_json(CONFIG)
+        content = read_json(self.path / CONFIG)
         try:
             return read(content)
         except ConfigError as error:
@@ -59,7 +64,7 @@ class Run:
 
     def chosen(self) -> dict[str, Any]:
         """Reads the values that were chosen for options left open; empty before the model is built."""
-        return self._read_json(CHOSEN) if (self.path / CHOSEN).is_file() else {}
+        return read_json(self.path / CHOSEN) if (self.path / CHOSEN).is_file() else {}
 
     def save_weights(self, weights: dict[str, Tensor]) -> None:
         """Writes the best weights."""
@@ -86,7 +91,7 @@ class Run:
 
     def result(self) -> dict[str, Any]:
         """Reads the final scores; empty before training has ended."""
-        return self._read_json(RESULT) if (self.path / RESULT).is_file() else {}
+        return read_json(self.path / RESULT) if (self.path / RESULT).is_file() else {}
 
     def has_ended(self) -> bool:
         """Returns whether result and weights exist and can be read, so that nothing is left to train."""
@@ -99,11 +104,13 @@ class Run:
     def _write_json(self, name: str, content: dict[str, Any]) -> None:
         write_file(self.path / name, (json.dumps(content, indent=2) + "\n").encode())
 
-    def _read_json(self, name: str) -> dict[str, Any]:
-        try:
-            content = json.loads((self.path / name).read_text())
-        except (OSError, ValueError) as error:
-            raise CheckpointError(f"cannot read `{self.path / name}`: {error}") from error
-        if not isinstance(content, dict):
-            raise CheckpointError(f"`{self.path / name}` does not hold a JSON object; it was not written by lazygnn")
-        return content
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object that lazygnn wrote."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read `{path}`: {error}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"`{path}` does not hold a JSON object; it was not written by lazygnn")
+    return content

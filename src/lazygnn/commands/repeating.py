@@ -1,0 +1,111 @@
+"""Trains a configuration with several seeds, and resumes the seeds that have not ended."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lazygnn.commands.device import choose_device
+from lazygnn.commands.restoring import reload_graph, with_absolute_paths
+from lazygnn.commands.training import resume, train, unused_folder
+from lazygnn.config import Config
+from lazygnn.data import load_graph
+from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.files import discard
+from lazygnn.graph import Graph
+from lazygnn.methods import read_config
+from lazygnn.run.folder import SEEDS
+from lazygnn.run.saving import Interrupted
+from lazygnn.run.seeds import SeedRuns, summarize
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def train_seeds(
+    config: Config,
+    num_seeds: int,
+    out: Path | None = None,
+    *,
+    graph: Graph | None = None,
+    quiet: bool = False,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
+    """Trains a configuration with several seeds, each in a run folder of its own.
+
+    Args:
+        config: From `resolve`; its seed is the first.
+        num_seeds: The number of seeds.
+        out: The folder of the run folders; default: `runs/<dataset>-<method>-seeds`, with a number if that exists.
+        graph: The graph, if it is loaded already.
+        quiet: Shows no progress.
+        tell: Called with the result of every seed.
+
+    Returns:
+        The means, and the deviations of the scores.
+    """
+    if num_seeds < 1:
+        raise ConfigError(f"`seeds` is {num_seeds}; give the number of seeds, at least 1")
+    choose_device(config.device)
+    graph = load_graph(config.dataset, config.root) if graph is None else graph
+    config = with_absolute_paths(config)
+    seeds = SeedRuns.create(out if out is not None else unused_folder(config, "seeds"), config, num_seeds)
+    try:
+        return _train_rest(seeds, lambda: graph, device=None, root=None, quiet=quiet, tell=tell)
+    except BaseException:
+        # nothing has been trained yet, and the folder would be refused by a second attempt
+        if seeds.started(config.seed) is None:
+            discard(seeds.path)
+        raise
+
+
+def resume_seeds(
+    path: Path,
+    *,
+    device: str | None = None,
+    root: str | None = None,
+    quiet: bool = False,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
+    """Trains the seeds that have not ended; those that have ended are left unchanged.
+
+    Args:
+        path: The folder of the run folders.
+        device: Another device than the runs were started on.
+        root: Another folder of data files.
+        quiet: Shows no progress.
+        tell: Called with the result of every seed.
+    """
+    if not SeedRuns.is_at(path):
+        raise CheckpointError(f"`{path}` has no `{SEEDS}`; give a folder that `train --seeds` wrote")
+    seeds = SeedRuns(path)
+    config = seeds.config(seeds.seeds()[0], read_config)
+    return _train_rest(seeds, lambda: reload_graph(config, root), device=device, root=root, quiet=quiet, tell=tell)
+
+
+def _train_rest(
+    seeds: SeedRuns,
+    load: Callable[[], Graph],
+    *,
+    device: str | None,
+    root: str | None,
+    quiet: bool,
+    tell: Tell,
+) -> dict[str, Any]:
+    results = []
+    for seed in seeds.seeds():
+        run = seeds.started(seed)
+        try:
+            if run is None:
+                config = seeds.config(seed, read_config)
+                config = config if device is None else config.model_copy(update={"device": device})
+                result = train(config, seeds.run_path(seed), graph=load(), quiet=quiet)
+            elif run.has_ended():
+                result = run.result()
+            else:
+                result = resume(run.path, device=device, root=root, quiet=quiet)
+        except Interrupted as stop:
+            raise Interrupted(stop.signum, seeds.path) from None
+        results.append(result)
+        tell(result)
+    summary = summarize(results, seeds.path)
+    seeds.save_result(summary)
+    return summary
