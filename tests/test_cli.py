@@ -518,3 +518,16 @@ def test_several_seeds_print_mean_and_deviation(lazygnn: Command, dataset: Path)
     assert (again.result, again.err) == (done.result, "")
     assert_one_line(lazygnn("train", "mlp", dataset, "--seeds", 0), "`seeds` is 0; give the number of seeds")
     assert_one_line(lazygnn("evaluate", "both"), "`both` holds the runs of several seeds; give one of them, such as ")
+
+
+def test_compare_prints_a_table_and_a_verdict_or_json(lazygnn: Command, trained: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    config = resolve("mlp", str(trained.parent / "named.npz"), {"epochs": 1, "hidden_channels": 4}, device="cpu")
+    commands.train(config, other, quiet=True)
+    done = lazygnn("compare", trained, other, "--out", "curves.png", "--split", "val")
+    assert done.status == 0
+    assert "unknown, since they have 1 seed in common" in done.out
+    assert Path("curves.png").is_file()
+    as_json = lazygnn("compare", trained, other, "--json")
+    assert [run["run"] for run in as_json.result["runs"]] == [str(trained), str(other)]
+    assert_one_line(lazygnn("compare", trained, tmp_path / "gone"), "gone` is not a run folder")

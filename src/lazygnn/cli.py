@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from lazygnn import commands
+from lazygnn.commands.comparison import check_split, compare_runs
 from lazygnn.commands.doctor import installation_table
 from lazygnn.commands.evaluation import evaluate_by_metrics
 from lazygnn.commands.listing import list_methods, list_options
@@ -232,6 +233,25 @@ def predict(
 def show(run: RunArgument) -> None:
     """Shows the resolved configuration, the training log and the result of a run."""
     show_run(run, Console())
+
+
+@app.command()
+def compare(
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs or of several seeds; the first is the reference.")
+    ],
+    split: Annotated[str | None, typer.Option(help="Judge by val or test; default: test if all runs have it.")] = None,
+    out: Annotated[Path | None, typer.Option(help="PNG file of curves over epochs and over time.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line instead of a table.")] = False,
+) -> None:
+    """Compares runs with the first of them, by the scores of common seeds."""
+    found = compare_runs(runs, split=check_split(split), picture=out)
+    if as_json:
+        typer.echo(json.dumps(found.record()))
+        return
+    Console().print(found.table())
+    for sentence in found.sentences():
+        typer.echo(sentence)
 
 
 @app.command()

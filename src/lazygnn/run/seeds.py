@@ -53,13 +53,17 @@ class SeedRuns:
         """Returns the run folder of a seed."""
         return self.path / f"seed-{seed}"
 
+    def find(self, seed: int) -> Run | None:
+        """Returns the run of a seed, or `None` before its start."""
+        path = self.run_path(seed)
+        return Run.open(path) if (path / CONFIG).is_file() else None
+
     def started(self, seed: int) -> Run | None:
         """Returns the run of a seed, or `None` after removing what a crash has left of its start."""
-        path = self.run_path(seed)
-        if (path / CONFIG).is_file():
-            return Run.open(path)
-        discard(path)
-        return None
+        run = self.find(seed)
+        if run is None:
+            discard(self.run_path(seed))
+        return run
 
     def save_result(self, result: dict[str, Any]) -> None:
         """Writes the summary of all seeds."""
