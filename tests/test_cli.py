@@ -531,3 +531,20 @@ def test_compare_prints_a_table_and_a_verdict_or_json(lazygnn: Command, trained:
     as_json = lazygnn("compare", trained, other, "--json")
     assert [run["run"] for run in as_json.result["runs"]] == [str(trained), str(other)]
     assert_one_line(lazygnn("compare", trained, tmp_path / "gone"), "gone` is not a run folder")
+
+
+def test_tune_writes_options_that_train_takes(lazygnn: Command, dataset: Path) -> None:
+    pytest.importorskip("optuna")
+    done = lazygnn("tune", "mlp", dataset, *QUICK, "--trials", 1, "--out", "search")
+    assert done.status == 0
+    assert done.err.splitlines()[0].startswith("trial 0: val ")
+    assert done.err.splitlines()[-1] == "wrote the best options to search/best.toml"
+    again = lazygnn("tune", "--resume", "search", "--trials", 2, "--quiet")
+    assert (again.result["complete"], again.err) == (2, "")
+    trained = lazygnn("train", "mlp", dataset, "--config", "search/best.toml", "--device", "cpu", "--quiet")
+    assert trained.result["val"] == again.result["val"]
+    assert_one_line(
+        lazygnn("tune", "mlp"), "give a method and a data set, such as `lazygnn tune lazygnn wordnet-small`"
+    )
+    assert_one_line(lazygnn("tune", "mlp", "--resume", "search"), "`--resume` uses the settings of the search; it can")
+    assert_one_line(lazygnn("tune", "mlp", dataset, "--lr", 0.1), "`--lr` is not a flag; use `--set lr=0.1`")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SerializeAsAny, V
 from pydantic.fields import FieldInfo
 
 from lazygnn.errors import ConfigError
+from lazygnn.tunable import Choices, Range
 
 # options that were renamed: old name -> new name
 RENAMED = {"fanout": "num_neighbors"}
@@ -49,9 +50,11 @@ class TrainerOptions(Options):
     """Training, the same for every method."""
 
     epochs: int = Field(200, ge=0, description="passes over the training nodes")
-    lr: float = Field(0.01, gt=0, description="learning rate")
+    lr: Annotated[float, Range(1e-4, 0.1, log=True)] = Field(0.01, gt=0, description="learning rate")
     optimizer: Literal["adam", "adamw"] = Field("adam", description="adamw decouples the weight decay")
-    weight_decay: float = Field(0.0, ge=0, description="weight decay")
+    weight_decay: Annotated[float, Choices((0.0, 1e-5, 1e-4, 5e-4, 5e-3))] = Field(
+        0.0, ge=0, description="weight decay"
+    )
     rest_weight_decay: float = Field(0.0, ge=0, description="weight decay of the layers after `decay_layers`")
     decay_layers: int | None = Field(None, ge=1, description="layers that `weight_decay` applies to; empty means all")
     schedule: Literal["constant", "cosine"] = Field("constant", description="learning rate schedule")

@@ -10,9 +10,9 @@ import pytest
 import lazygnn
 
 SOURCE = Path(lazygnn.__file__).parent
-HEAVY = ("matplotlib", "torch_geometric", "sklearn", "ogb", "pymetis", "triton", "scipy", "pyarrow", "pandas")
+HEAVY = ("matplotlib", "torch_geometric", "sklearn", "ogb", "pymetis", "triton", "scipy", "pyarrow", "pandas", "optuna")
 
-LOWEST = {"errors", "files", "ops", "config", "task", "checks", "fixed_point", "inference"}
+LOWEST = {"errors", "files", "ops", "config", "task", "checks", "fixed_point", "inference", "tunable"}
 GRAPHS = LOWEST | {"graph", "batch", "model", "history", "partitioning", "transforms"}
 LIBRARY = GRAPHS | {"propagation", "models", "loader", "data"}
 # from the lowest layer to the highest: the parts that a part may import besides itself
@@ -21,7 +21,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": set(),
     "ops": {"errors"},
     "task": set(),
-    "config": {"errors"},
+    "tunable": set(),
+    "config": {"errors", "tunable"},
     "inference": {"ops"},
     "fixed_point": {"errors", "ops"},
     "checks": {"errors", "ops", "task"},
@@ -39,8 +40,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": LIBRARY,
     "training": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops"},
     "run": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops", "training"},
-    "commands": LIBRARY | {"correct_smooth", "methods", "training", "run"},
-    "cli": {"errors", "config", "data", "history", "partitioning", "correct_smooth", "methods", "run", "commands"},
+    "tuning": LIBRARY | {"methods", "training"},
+    "commands": LIBRARY | {"correct_smooth", "methods", "training", "run", "tuning"},
+    "cli": {
+        "errors",
+        "config",
+        "data",
+        "history",
+        "partitioning",
+        "correct_smooth",
+        "methods",
+        "run",
+        "tuning",
+        "commands",
+    },
 }
 # these may import everything
 ENTRY_POINTS = {"__init__", "__main__"}

@@ -1,4 +1,4 @@
-"""The commands as Python functions: train, resume, evaluate, predict and prepare."""
+"""The commands as Python functions: train, resume, tune, evaluate, predict and prepare."""
 
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.evaluation import evaluate_run
@@ -6,5 +6,17 @@ from lazygnn.commands.prediction import predict_run
 from lazygnn.commands.preparation import prepare
 from lazygnn.commands.repeating import resume_seeds, train_seeds
 from lazygnn.commands.training import resume, train
+from lazygnn.commands.tuning import resume_tuning, tune
 
-__all__ = ["choose_device", "evaluate_run", "predict_run", "prepare", "resume", "resume_seeds", "train", "train_seeds"]
+__all__ = [
+    "choose_device",
+    "evaluate_run",
+    "predict_run",
+    "prepare",
+    "resume",
+    "resume_seeds",
+    "resume_tuning",
+    "train",
+    "train_seeds",
+    "tune",
+]

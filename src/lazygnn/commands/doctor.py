@@ -16,6 +16,7 @@ _PACKAGES = (
     "pymetis",
     "torch_geometric",
     "pyarrow",
+    "optuna",
     "triton",
 )
 

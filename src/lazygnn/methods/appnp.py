@@ -1,5 +1,7 @@
 """APPNP: an MLP, then exact propagation in every pass; https://arxiv.org/abs/1810.05997."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from lazygnn.batch import Loader
@@ -9,13 +11,16 @@ from lazygnn.methods.base import Cut, Method, Place
 from lazygnn.methods.mlp import MLPOptions, adapt, transform_and
 from lazygnn.model import Model
 from lazygnn.propagation import ExactPropagation
+from lazygnn.tunable import Choices, Range
 
 
 class APPNPOptions(MLPOptions):
     """The MLP and the steps after it."""
 
-    alpha: float = Field(0.1, gt=0, le=1, description="weight of the transformed features in each step")
-    num_layers: int = Field(10, ge=1, description="steps of a pass")
+    alpha: Annotated[float, Range(0.01, 0.9, log=True)] = Field(
+        0.1, gt=0, le=1, description="weight of the transformed features in each step"
+    )
+    num_layers: Annotated[int, Choices((5, 10, 20))] = Field(10, ge=1, description="steps of a pass")
 
 
 def make_model(options: APPNPOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import torch
 from pydantic import Field
@@ -14,6 +14,7 @@ from lazygnn.config import Options
 from lazygnn.graph import Graph
 from lazygnn.model import Model
 from lazygnn.partitioning import Partition
+from lazygnn.tunable import Choices
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,9 @@ class Facts:
 class MethodOptions(Options):
     """The options that every method has, and the methods that `build` calls on all options."""
 
-    normalize_features: bool = Field(False, description="scale each row of the features to sum to one")
+    normalize_features: Annotated[bool, Choices()] = Field(
+        False, description="scale each row of the features to sum to one"
+    )
 
     @property
     def keeps_features_on_host(self) -> bool:

@@ -1,6 +1,6 @@
 """FastGCN: a GCN with nodes drawn for each layer, independently of the others; https://arxiv.org/abs/1801.10247."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -14,12 +14,15 @@ from lazygnn.methods.options import LayerDrawOptions
 from lazygnn.model import Model
 from lazygnn.models import PrecomputedGCN
 from lazygnn.transforms import smooth_features
+from lazygnn.tunable import Range
 
 
 class PrecomputedOptions(GCNOptions):
     """Convolutions of which the first product is computed before training."""
 
-    num_layers: int = Field(2, ge=2, description="convolutions; the product of the first is computed before training")
+    num_layers: Annotated[int, Range(2, 4)] = Field(
+        2, ge=2, description="convolutions; the product of the first is computed before training"
+    )
 
 
 class FastGCNOptions(PrecomputedOptions, LayerDrawOptions):

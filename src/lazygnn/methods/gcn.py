@@ -1,7 +1,7 @@
 """GCN: graph convolutions over the whole graph; https://arxiv.org/abs/1609.02907."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -13,12 +13,13 @@ from lazygnn.methods.base import Cut, Facts, Method, Place
 from lazygnn.methods.options import LayerOptions
 from lazygnn.model import Model
 from lazygnn.models import GCN
+from lazygnn.tunable import Range
 
 
 class GCNOptions(LayerOptions):
     """A stack of convolutions."""
 
-    num_layers: int = Field(2, ge=1, description="convolutions")
+    num_layers: Annotated[int, Range(1, 5)] = Field(2, ge=1, description="convolutions")
 
 
 def make_gcn(options: GCNOptions, graph: Graph, histories: Sequence[History] = ()) -> GCN:

@@ -1,7 +1,7 @@
 """GCNII: deep graph convolutions that add their input in each layer; https://arxiv.org/abs/2007.02133."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -11,14 +11,17 @@ from lazygnn.methods.base import Facts, Method, Place
 from lazygnn.methods.gcn import GCNOptions, make_loader
 from lazygnn.model import Model
 from lazygnn.models import GCNII
+from lazygnn.tunable import Choices, Range
 
 
 class GCNIIOptions(GCNOptions):
     """Convolutions with initial residual and identity mapping."""
 
-    num_layers: int = Field(16, ge=1, description="convolutions")
-    alpha: float = Field(0.1, ge=0, le=1, description="weight of the transformed features in each layer")
-    theta: float = Field(
+    num_layers: Annotated[int, Choices((4, 8, 16, 32))] = Field(16, ge=1, description="convolutions")
+    alpha: Annotated[float, Range(0.05, 0.9, log=True)] = Field(
+        0.1, ge=0, le=1, description="weight of the transformed features in each layer"
+    )
+    theta: Annotated[float, Range(0.1, 2.0, log=True)] = Field(
         0.5, gt=0, description="share of the weights in layer l, beside the identity, is log(theta / l + 1)"
     )
     shared_weights: bool = Field(True, description="one weight matrix for neighbors and input; two make GCNII*")

@@ -1,6 +1,7 @@
 """Label propagation: the labels of the training nodes spread over the graph; nothing is learned."""
 
 from dataclasses import replace
+from typing import Annotated
 
 from pydantic import Field
 
@@ -11,13 +12,18 @@ from lazygnn.methods.base import Cut, Method, MethodOptions, Place
 from lazygnn.model import Model
 from lazygnn.models import LabelPropagation
 from lazygnn.transforms import link_similar, smooth_features
+from lazygnn.tunable import Choices, Range
 
 
 class LabelPropagationOptions(MethodOptions):
     """The propagation, and edges between nodes with similar features."""
 
-    alpha: float = Field(0.1, gt=0, le=1, description="weight of the training labels in each step")
-    class_mass: bool = Field(False, description="scale each class to its share among the training nodes")
+    alpha: Annotated[float, Range(0.01, 0.9, log=True)] = Field(
+        0.1, gt=0, le=1, description="weight of the training labels in each step"
+    )
+    class_mass: Annotated[bool, Choices()] = Field(
+        False, description="scale each class to its share among the training nodes"
+    )
     feature_neighbors: int = Field(0, ge=0, description="nodes with similar features that each node is linked to")
     feature_hops: int = Field(0, ge=0, description="hops that features are propagated before they are compared")
     feature_weight: float = Field(0.3, gt=0, description="weight of such a link, times the cosine; an edge has 1")

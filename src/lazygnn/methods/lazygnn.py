@@ -1,6 +1,6 @@
 """LazyGNN: an MLP, then a few steps from the stored result of the last pass; https://arxiv.org/abs/2302.01503."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 import torch
 from pydantic import Field
@@ -17,13 +17,14 @@ from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOpt
 from lazygnn.model import Model
 from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import default_level
+from lazygnn.tunable import Range
 
 
 class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions, InferenceOptions):
     """The MLP, the steps, the histories and the batches; the defaults are ours."""
 
     halo: Literal["frozen", "paper", "none"] = Field("frozen", description="neighbors around a batch")
-    num_layers: int = Field(2, ge=1, description="steps of a pass")
+    num_layers: Annotated[int, Range(1, 4)] = Field(2, ge=1, description="steps of a pass")
     start: Literal["drift", "mix"] = Field("drift", description="warm start; mix is the paper's")
     beta: float | None = Field(
         None, ge=0, le=1, description="weight of fresh features in the start value; empty means 0.1 per two steps"

@@ -17,6 +17,7 @@ from lazygnn.models.block import Far
 from lazygnn.models.label_input import LabelInput
 from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, NoPropagation, Response
 from lazygnn.propagation.response import default_level
+from lazygnn.tunable import Choices, Range
 
 # nodes from which the time of eight blocks outweighs what they gain
 _LARGE = 100_000
@@ -29,9 +30,11 @@ Beside = Literal["mlp", "decoupled"]
 class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, InferenceOptions):
     """The blocks, their views, their histories and the batches."""
 
-    hidden_channels: int = Field(256, ge=1, description="width of the blocks")
-    num_blocks: int = Field(4, ge=1, description="residual blocks")
-    norm: Literal["batch", "layer", "none"] = Field("layer", description="normalization at the start of a block")
+    hidden_channels: Annotated[int, Choices((64, 128, 256, 512))] = Field(256, ge=1, description="width of the blocks")
+    num_blocks: Annotated[int, Range(1, 8)] = Field(4, ge=1, description="residual blocks")
+    norm: Annotated[Literal["batch", "layer", "none"], Choices()] = Field(
+        "layer", description="normalization at the start of a block"
+    )
     alphas: list[Alpha] = Field(
         [0.1], min_length=1, description="weight of the input in each far view; a negative one means the high-pass"
     )
@@ -39,7 +42,7 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
         None, ge=1, description="width of the views, for smaller histories; empty means that of the blocks"
     )
     halo: Literal["frozen"] = Field("frozen", description="one hop of neighbors with their stored rows")
-    num_layers: int = Field(2, ge=1, description="steps of a pass")
+    num_layers: Annotated[int, Range(1, 4)] = Field(2, ge=1, description="steps of a pass")
     exact: bool = Field(False, description="start each pass from its input, without histories; needs full batch")
     beta: float | None = Field(
         None, ge=0, le=1, description="weight of fresh features in the start value; empty means 0.1 per two steps"

@@ -1,7 +1,7 @@
 """A multi-layer perceptron on the features; methods that propagate its output build on this file."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -14,12 +14,13 @@ from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.layers import Linear
 from lazygnn.propagation import NoPropagation, Propagation
+from lazygnn.tunable import Range
 
 
 class MLPOptions(LayerOptions):
     """The MLP that transforms the features."""
 
-    mlp_layers: int = Field(2, ge=1, description="depth of the MLP")
+    mlp_layers: Annotated[int, Range(1, 4)] = Field(2, ge=1, description="depth of the MLP")
     prop_channels: int | None = Field(
         None, ge=1, description="width of the propagated values; empty means the number of outputs"
     )

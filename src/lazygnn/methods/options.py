@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import torch
 from pydantic import Field
@@ -19,6 +19,7 @@ from lazygnn.methods.base import Cut, MethodOptions, Place
 from lazygnn.model import Model
 from lazygnn.partitioning import Partition, partition
 from lazygnn.propagation import Mix
+from lazygnn.tunable import Choices, Range
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +29,18 @@ ModelT = TypeVar("ModelT", bound=Model)
 class LayerOptions(MethodOptions):
     """Layers with normalization and dropout between them."""
 
-    hidden_channels: int = Field(64, ge=1, description="width of the hidden layers")
-    norm: Literal["batch", "layer", "none"] = Field("none", description="normalization between the layers")
-    dropout: float = Field(0.5, ge=0, lt=1, description="share of hidden units dropped in training")
-    input_dropout: float = Field(0.0, ge=0, lt=1, description="share of input entries dropped in training")
+    hidden_channels: Annotated[int, Choices((16, 32, 64, 128, 256, 512))] = Field(
+        64, ge=1, description="width of the hidden layers"
+    )
+    norm: Annotated[Literal["batch", "layer", "none"], Choices()] = Field(
+        "none", description="normalization between the layers"
+    )
+    dropout: Annotated[float, Range(0.0, 0.8, step=0.05)] = Field(
+        0.5, ge=0, lt=1, description="share of hidden units dropped in training"
+    )
+    input_dropout: Annotated[float, Range(0.0, 0.8, step=0.05)] = Field(
+        0.0, ge=0, lt=1, description="share of input entries dropped in training"
+    )
 
     def build(self, kind: Callable[..., ModelT], graph: Graph, *, num_layers: int, **own: Any) -> ModelT:
         """Builds a model of layers of one kind; `own` are the arguments that other kinds do not have."""

@@ -1,6 +1,6 @@
 """SGC: softmax regression on features that are propagated once, before training; https://arxiv.org/abs/1902.07153."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -12,12 +12,15 @@ from lazygnn.methods.options import BatchOptions
 from lazygnn.model import Model
 from lazygnn.models import SGC
 from lazygnn.transforms import smooth_features
+from lazygnn.tunable import Range
 
 
 class SGCOptions(BatchOptions):
     """Batches of rows of propagated features."""
 
-    num_layers: int = Field(2, ge=0, description="hops that the features are propagated before training")
+    num_layers: Annotated[int, Range(1, 8)] = Field(
+        2, ge=0, description="hops that the features are propagated before training"
+    )
 
 
 def make_model(options: SGCOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001

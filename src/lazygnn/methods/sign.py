@@ -1,6 +1,6 @@
 """SIGN: an MLP on the features of several hops, propagated before training; https://arxiv.org/abs/2004.11198."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -11,12 +11,13 @@ from lazygnn.methods.sgc import SGCOptions, make_loader
 from lazygnn.model import Model
 from lazygnn.models import SIGN
 from lazygnn.transforms import stack_features
+from lazygnn.tunable import Range
 
 
 class SIGNOptions(SGCOptions, LayerOptions):
     """A branch for each hop, and the MLP behind them."""
 
-    mlp_layers: int = Field(1, ge=1, description="depth of the MLP behind the branches")
+    mlp_layers: Annotated[int, Range(1, 3)] = Field(1, ge=1, description="depth of the MLP behind the branches")
 
 
 def make_model(options: SIGNOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001

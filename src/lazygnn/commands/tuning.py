@@ -1,0 +1,216 @@
+"""Searches good options for a method on a graph, and writes them as a file for `train --config`."""
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lazygnn.commands.device import choose_device
+from lazygnn.commands.restoring import with_absolute_paths
+from lazygnn.commands.training import unused_folder
+from lazygnn.config import Config
+from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.files import write_file
+from lazygnn.graph import Graph
+from lazygnn.run.folder import RESULT, read_json
+from lazygnn.training.metrics import find_metric
+from lazygnn.tuning.space import find_space, nearest_values, read_space, write_space
+from lazygnn.tuning.study import Asked, Study, Tried, check_pruner, load_optuna, locked
+from lazygnn.tuning.trial import Subject
+from lazygnn.tuning.workers import run_here, run_in_workers
+
+STUDY, BEST = "study.json", "best.toml"
+
+Tell = Callable[[str], None]
+
+
+def tune(
+    method: str,
+    dataset: str,
+    values: Mapping[str, Any] = {},
+    *,
+    out: Path | None = None,
+    space: str = "options",
+    trials: int = 30,
+    timeout: float | None = None,
+    jobs: int = 1,
+    pruner: str = "median",
+    seed: int = 0,
+    device: str = "auto",
+    root: str | None = None,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
+    """Searches the options with the best validation score; test nodes are not looked at.
+
+    Args:
+        method: Name of the method.
+        dataset: A name or a path.
+        values: Options that stay as they are.
+        out: The folder of the search; default: `runs/<dataset>-<method>-tune`, with a number if that exists.
+        space: `options` for the ranges of the options, `paper`, or the path of a TOML file.
+        trials: The number of trials.
+        timeout: Seconds after which no new trial starts.
+        jobs: The number of processes that train.
+        pruner: Ends bad trials early: `median`, `hyperband` or `none`.
+        seed: Seed of the values that are tried, and of every training.
+        device: `auto`, `cpu` or `cuda`.
+        root: The folder of data files.
+        tell: Called with a line about every trial that has ended.
+
+    Returns:
+        The best options, their validation score, and the path of the file for `train --config`.
+    """
+    _check_limits(trials, timeout, jobs)
+    check_pruner(pruner)
+    load_optuna()
+    subject = Subject(method, dataset, seed, str(choose_device(device)), root, dict(values))
+    graph = subject.load()
+    default = with_absolute_paths(subject.config({}, graph))
+    find_metric(default.trainer.metric, graph.task)
+    subject = Subject(method, default.dataset, seed, subject.device, default.root, dict(values))
+    found = find_space(space, method, values, default)
+    folder = out if out is not None else unused_folder(default, "tune")
+    content = {
+        "subject": {**vars(subject), "fixed": dict(values)},
+        "space": write_space(found),
+        "pruner": pruner,
+        "trials": trials,
+    }
+    _create(folder, content)
+    return _search(folder, subject, graph, trials=trials, timeout=timeout, jobs=jobs, tell=tell)
+
+
+def resume_tuning(
+    path: Path,
+    *,
+    trials: int | None = None,
+    timeout: float | None = None,
+    jobs: int = 1,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
+    """Continues a search; trials that were running when it was killed are run again with the same values.
+
+    Args:
+        path: The folder of the search.
+        trials: Another number of trials, counted from the start of the search.
+        timeout: Seconds after which no new trial starts.
+        jobs: The number of processes that train.
+        tell: Called with a line about every trial that has ended.
+    """
+    content = _read(path)
+    trials = content["trials"] if trials is None else trials
+    _check_limits(trials, timeout, jobs)
+    subject = Subject(**content["subject"])
+    choose_device(subject.device)
+    return _search(path, subject, subject.load(), trials=trials, timeout=timeout, jobs=jobs, tell=tell)
+
+
+def _search(
+    folder: Path, subject: Subject, graph: Graph, *, trials: int, timeout: float | None, jobs: int, tell: Tell
+) -> dict[str, Any]:
+    content, started = _read(folder), time.monotonic()
+    space = read_space(content["space"], str(folder / STUDY))
+    default = subject.config({}, graph)
+    with locked(folder):
+        study = Study(folder, space, seed=subject.seed, pruner=content["pruner"], epochs=default.trainer.epochs)
+        # the best can then not be worse than the default
+        study.begin_with(nearest_values(space, default))
+        again = study.interrupted()
+        left = trials - len(study.tried()) - len(again)
+
+        def following() -> Asked | None:
+            nonlocal left
+            if timeout is not None and time.monotonic() - started > timeout:
+                return None
+            if again:
+                return again.pop(0)
+            left -= 1
+            return study.ask() if left >= 0 else None
+
+        running = (
+            run_here(study, subject, graph, following) if jobs == 1 else run_in_workers(study, subject, jobs, following)
+        )
+        for number in running:
+            ended = next(trial for trial in study.tried() if trial.number == number)
+            tell(_describe(ended, study.best()))
+        return _finish(folder, subject, default, study, graph)
+
+
+def _finish(folder: Path, subject: Subject, default: Config, study: Study, graph: Graph) -> dict[str, Any]:
+    tried, best = study.tried(), study.best()
+    counts = Counter(trial.outcome for trial in tried)
+    if best is None:
+        reason = next((trial.reason for trial in tried if trial.reason), "the time was too short")
+        raise CheckpointError(
+            f"no trial in `{folder}` is complete: {reason}; continue with `lazygnn tune --resume {folder}`"
+        )
+    metric, _ = find_metric(default.trainer.metric, graph.task)
+    options = {**best.values, **subject.fixed}
+    write_file(folder / BEST, _toml(options, subject, metric, best).encode())
+    result = {
+        "method": subject.method,
+        "dataset": subject.dataset,
+        "seed": subject.seed,
+        "metric": metric,
+        "val": best.score,
+        "trial": best.number,
+        "complete": counts["complete"],
+        "pruned": counts["pruned"],
+        "failed": counts["failed"],
+        "options": options,
+        "config": str(folder / BEST),
+    }
+    write_file(folder / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+    return result
+
+
+def _toml(options: Mapping[str, Any], subject: Subject, metric: str, best: Tried) -> str:
+    # JSON of numbers, text, booleans and lists is TOML; an empty option is `none` there
+    lines = [f"{name} = {json.dumps('none' if value is None else value)}" for name, value in options.items()]
+    head = [
+        f"# found by `lazygnn tune {subject.method} {subject.dataset}`, trial {best.number}: "
+        f"validation {metric} {best.score:.4f} with seed {subject.seed}",
+    ]
+    return "\n".join([*head, *lines]) + "\n"
+
+
+def _create(folder: Path, content: dict[str, Any]) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(
+            f"`{folder}` exists and is not empty; continue a search with `lazygnn tune --resume {folder}`, or choose "
+            "another `--out`"
+        )
+    try:
+        write_file(folder / STUDY, (json.dumps(content, indent=2) + "\n").encode())
+    except OSError as error:
+        raise ConfigError(f"cannot write the folder `{folder}`: {error}; choose another `--out`") from error
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    if not (folder / STUDY).is_file():
+        raise CheckpointError(f"`{folder}` has no `{STUDY}`; give a folder that `lazygnn tune` wrote")
+    content = read_json(folder / STUDY)
+    if not content.keys() >= {"subject", "space", "pruner", "trials"}:
+        raise CheckpointError(f"`{folder / STUDY}` was not written by lazygnn")
+    return content
+
+
+def _check_limits(trials: int, timeout: float | None, jobs: int) -> None:
+    for name, value in (("trials", trials), ("jobs", jobs)):
+        if value < 1:
+            raise ConfigError(f"`{name}` is {value}; give at least 1")
+    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
+        raise ConfigError(f"`timeout` is {timeout}; give a number of seconds above 0")
+
+
+def _describe(tried: Tried, best: Tried | None) -> str:
+    values = [
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in tried.values.items()
+    ]
+    how = tried.outcome if tried.score is None else f"val {tried.score:.4f}"
+    leader = "" if best is None else f" (best {best.score:.4f}, trial {best.number})"
+    reason = "" if tried.reason is None else f"; {tried.reason}"
+    return f"trial {tried.number}: {how}{leader}; {', '.join(values)}{reason}"

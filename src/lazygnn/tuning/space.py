@@ -1,0 +1,137 @@
+"""Search spaces: from the options' own ranges, from the paper, or from a file."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic.fields import FieldInfo
+
+from lazygnn.config import Config, TrainerOptions, read_toml
+from lazygnn.errors import ConfigError
+from lazygnn.methods import find_method, methods_with, resolve
+from lazygnn.tunable import Choices, Range
+
+Space = dict[str, Range | Choices]
+
+# Section 4.1 of the paper; beta and gamma stay at 0.5 there
+PAPER: Space = {
+    "lr": Choices((0.01, 0.001, 0.0001)),
+    "weight_decay": Choices((0.0, 5e-4, 5e-5)),
+    "dropout": Choices((0.1, 0.3, 0.5, 0.7)),
+    "num_layers": Choices((1, 2)),
+    "mlp_layers": Choices((3, 4)),
+    "hidden_channels": Choices((256, 512)),
+    "alpha": Choices((0.01, 0.1, 0.2, 0.5, 0.8)),
+}
+
+
+def find_space(name: str, method: str, fixed: Mapping[str, Any], default: Config) -> Space:
+    """Returns the values to try.
+
+    Args:
+        name: `options` for the ranges stated beside the options, `paper`, or the path of a TOML file.
+        method: The name of the method.
+        fixed: Options that the user sets; they are not searched.
+        default: The configuration without a search; `options` contains its values.
+    """
+    if name == "options":
+        space = options_space(method, default)
+    elif name == "paper":
+        space = PAPER
+    elif name.endswith(".toml"):
+        space = read_space(read_toml(Path(name)), name)
+    else:
+        raise ConfigError(f"`space` is `{name}`; choose options, paper or a file that ends in .toml")
+    space = {option: values for option, values in space.items() if option not in fixed}
+    if not space:
+        raise ConfigError(f"nothing is left to search for `{method}`: set fewer options, or choose another `--space`")
+    _check(space, method, default)
+    return space
+
+
+def options_space(method: str, default: Config) -> Space:
+    """Returns the ranges of a method's options, widened to contain the default values."""
+    space: Space = {}
+    groups = [(find_method(method).options, default.model)]
+    # without epochs, nothing is learned
+    if default.trainer.epochs > 0:
+        groups.insert(0, (TrainerOptions, default.trainer))
+    for options, values in groups:
+        for name, field in options.model_fields.items():
+            found = next((item for item in field.metadata if isinstance(item, Range | Choices)), None)
+            if found is not None:
+                space[name] = _containing(found, field, getattr(values, name))
+    return space
+
+
+def read_space(content: Mapping[str, Any], source: str) -> Space:
+    """Returns the space of a file: an option has a list of values, or a table with `low`, `high`, `log` and `step`."""
+    space: Space = {}
+    for name, values in content.items():
+        if isinstance(values, list) and values:
+            space[name] = Choices(tuple(values))
+            continue
+        try:
+            space[name] = Range(**values)
+        except TypeError:
+            raise ConfigError(
+                f"`{source}` has {values!r} for `{name}`; give a list of values, or a table such as "
+                "`{ low = 0.001, high = 0.1, log = true }`"
+            ) from None
+    return space
+
+
+def write_space(space: Space) -> dict[str, Any]:
+    """Returns a space as JSON values that `read_space` takes."""
+    return {
+        name: list(values.values) if isinstance(values, Choices) else asdict(values) for name, values in space.items()
+    }
+
+
+def nearest_values(space: Space, config: Config) -> dict[str, Any]:
+    """Returns the values of a configuration that a space contains; numbers take the nearest step of their range."""
+    given = dict(config.trainer) | dict(config.model)
+    found = {}
+    for name, values in space.items():
+        value = given[name]
+        if isinstance(values, Choices):
+            if value in values.values:
+                found[name] = value
+        elif isinstance(value, int | float):
+            step = values.step or (1 if _whole(values) else 0)
+            near = min(max(value, values.low), values.high)
+            found[name] = values.low + step * round((near - values.low) / step) if step else near
+            found[name] = int(found[name]) if _whole(values) else found[name]
+    return found
+
+
+def _containing(values: Range | Choices, field: FieldInfo, default: Any) -> Range | Choices:
+    if isinstance(values, Choices):
+        known = values.values or ((False, True) if field.annotation is bool else get_args(field.annotation))
+        return Choices(tuple(known) if default in known else (*known, default))
+    if not isinstance(default, int | float) or (values.log and default <= 0):
+        return values
+    return replace(values, low=min(values.low, default), high=max(values.high, default))
+
+
+def _whole(values: Range) -> bool:
+    return all(isinstance(end, int) for end in (values.low, values.high))
+
+
+def _check(space: Space, method: str, default: Config) -> None:
+    for name, values in space.items():
+        owners = methods_with(name)
+        if owners and method not in owners:
+            raise ConfigError(
+                f"method `{method}` has no option `{name}` of this space; choose another `--space`, or a method that "
+                f"has it: {', '.join(owners)}"
+            )
+        if isinstance(values, Range) and not (values.low <= values.high and math.isfinite(values.high - values.low)):
+            raise ConfigError(f"the range of `{name}` is {values.low} to {values.high}; give a `low` below `high`")
+        if isinstance(values, Range) and values.log and values.low <= 0:
+            raise ConfigError(f"the range of `{name}` starts at {values.low}; with `log`, give a `low` above 0")
+        # refuses values that the option does not take
+        for value in values.values if isinstance(values, Choices) else (values.low, values.high):
+            resolve(method, default.dataset, {name: "none" if value is None else value})

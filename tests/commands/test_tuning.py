@@ -1,0 +1,137 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lazygnn import commands
+from lazygnn.commands.tuning import BEST, STUDY
+from lazygnn.config import read_options
+from lazygnn.data import load_graph
+from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.methods import resolve
+from lazygnn.tuning.space import read_space
+from lazygnn.tuning.study import JOURNAL, Study
+
+pytest.importorskip("optuna")
+QUICK: dict[str, Any] = {"epochs": 30, "hidden_channels": 16, "eval_every": 5}
+
+
+@pytest.fixture
+def misleading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A graph whose features tell the class and whose edges do not, where wide propagation is a mistake."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 240)
+    split = rng.integers(0, 3, 240)
+    masks = {f"{name}_mask": split == index for index, name in enumerate(("train", "val", "test"))}
+    x = (np.eye(3)[y] + 0.5 * rng.normal(size=(240, 3))).astype(np.float32)
+    edges = rng.integers(0, 240, (2, 1000))
+    np.savez("noise.npz", edge_index=np.concatenate((edges, edges[::-1]), axis=1), x=x, y=y, **masks)
+    return tmp_path / "noise.npz"
+
+
+def test_a_search_beats_a_default_that_is_not_best(misleading: Path, tmp_path: Path) -> None:
+    def train(values: dict[str, Any], out: str) -> dict[str, Any]:
+        config = resolve("appnp", misleading, values, graph=load_graph(misleading), device="cpu")
+        return commands.train(config, tmp_path / out, quiet=True)
+
+    default = train(QUICK, "default")
+    lines: list[str] = []
+    found = commands.tune(
+        "appnp", "noise.npz", QUICK, out=tmp_path / "tune", trials=12, device="cpu", tell=lines.append
+    )
+    assert found["complete"] + found["pruned"] == len(lines) == 12
+    # the first trial is the default
+    assert lines[0].startswith(f"trial 0: val {default['val']:.4f}")
+    assert found["val"] > default["val"] + 0.1
+    best = read_options(tmp_path / "tune" / BEST)
+    assert best == found["options"]
+    assert best["epochs"] == 30
+    trained = train(best, "tuned")
+    assert trained["val"] == found["val"]
+    assert trained["test"] > default["test"] + 0.1
+
+
+def journal_of(folder: Path) -> Study:
+    space = read_space(json.loads((folder / STUDY).read_text())["space"], "study")
+    return Study(folder, space, seed=0, pruner="median", epochs=1)
+
+
+def test_a_search_that_is_killed_loses_and_doubles_no_trial(misleading: Path, tmp_path: Path) -> None:
+    long = QUICK | {"epochs": 60, "eval_every": 1}
+    whole = commands.tune("mlp", misleading.name, long, out=tmp_path / "whole", trials=5, device="cpu")
+    options = [f"--set={name}={value}" for name, value in long.items()]
+    call = [sys.executable, "-m", "lazygnn", "tune", "mlp", str(misleading), *options, "--out", "killed"]
+    process = subprocess.Popen(
+        [*call, "--trials", "5", "--device", "cpu"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("trial 1:"):
+            break
+    # the next trial has started when the journal has grown
+    size = (tmp_path / "killed" / JOURNAL).stat().st_size
+    while (tmp_path / "killed" / JOURNAL).stat().st_size < size + 4000:
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+    running = journal_of(tmp_path / "killed").interrupted()
+    ended = journal_of(tmp_path / "killed").tried()
+    assert 2 <= len(ended) < 5
+    assert len(running) == 1
+    again = commands.resume_tuning(tmp_path / "killed")
+    tried = journal_of(tmp_path / "killed").tried()
+    assert [trial.number for trial in tried] == list(range(5))
+    assert tried[: len(ended)] == ended
+    assert tried[running[0].number].values == running[0].values
+    # all is as if it had not been killed
+    assert tried == journal_of(tmp_path / "whole").tried()
+    assert {name: again[name] for name in ("val", "trial", "options")} == {
+        name: whole[name] for name in ("val", "trial", "options")
+    }
+    more = commands.resume_tuning(tmp_path / "killed", trials=6)
+    assert more["complete"] + more["pruned"] == 6
+
+
+def test_the_time_ends_a_search_before_a_trial_starts(misleading: Path, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"no trial in `.*tune` is complete: the time was too short; con"):
+        commands.tune("mlp", misleading.name, QUICK, out=tmp_path / "tune", timeout=1e-9, device="cpu")
+    assert commands.resume_tuning(tmp_path / "tune", trials=1)["complete"] == 1
+
+
+def test_the_folder_holds_a_file_of_options_and_the_result(misleading: Path) -> None:
+    found = commands.tune("mlp", misleading.name, {"epochs": 2}, space="options", trials=1, device="cpu", pruner="none")
+    folder = Path("runs/noise-mlp-tune")
+    assert found == json.loads((folder / "result.json").read_text())
+    content = (folder / BEST).read_text()
+    assert content.startswith("# found by `lazygnn tune mlp ")
+    assert tomllib.loads(content) == found["options"]
+    with pytest.raises(ConfigError, match=r"`(.*)` exists and is not empty; continue a search with .* --resume \1`"):
+        commands.tune("mlp", misleading.name, out=folder, device="cpu")
+
+
+def test_what_cannot_be_searched_is_refused(misleading: Path, tmp_path: Path) -> None:
+    for values, message in (
+        ({"trials": 0}, r"`trials` is 0; give at least 1"),
+        ({"jobs": 0}, r"`jobs` is 0; give at least 1"),
+        ({"timeout": 0.0}, r"`timeout` is 0.0; give a number of seconds above 0"),
+        ({"pruner": "best"}, r"`pruner` is `best`; choose one of"),
+        ({"space": "best"}, r"`space` is `best`; choose options, paper or a file"),
+        ({"values": {"metric": "r2"}}, r"metric `r2` does not fit a single-label task"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            commands.tune("mlp", misleading.name, out=tmp_path / "tune", device="cpu", **values)
+    assert not (tmp_path / "tune").exists()
+    with pytest.raises(CheckpointError, match=r"has no `study.json`; give a folder that `lazygnn tune` wrote"):
+        commands.resume_tuning(tmp_path)
+    (tmp_path / STUDY).write_text("{}")
+    with pytest.raises(CheckpointError, match=r"study.json` was not written by lazygnn"):
+        commands.resume_tuning(tmp_path)

@@ -1,0 +1,112 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lazygnn.config import Config
+from lazygnn.errors import ConfigError
+from lazygnn.methods import METHODS, resolve
+from lazygnn.tunable import Choices, Range
+from lazygnn.tuning.space import PAPER, find_space, nearest_values, options_space, read_space, write_space
+
+
+@pytest.fixture
+def default() -> Config:
+    return resolve("lazygnn", "cora")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dataset", ["cora", "default"])
+def test_the_ranges_of_a_method_are_valid_and_contain_its_defaults(method: str, dataset: str) -> None:
+    values = {"epochs": 0} if method == "label-propagation" else {}
+    config = resolve(method, dataset, values)
+    space = find_space("options", method, {}, config)
+    given = dict(config.trainer) | dict(config.model)
+    assert nearest_values(space, config) == {name: pytest.approx(given[name]) for name in space}
+    assert ("lr" in space) == (method != "label-propagation")
+
+
+def test_what_the_user_sets_is_not_searched(default: Config) -> None:
+    space = find_space("options", "lazygnn", {"lr": 0.1, "dropout": 0.2}, default)
+    assert "alpha" in space
+    assert not {"lr", "dropout"} & space.keys()
+    with pytest.raises(ConfigError, match=r"nothing is left to search for `lazygnn`: set fewer options, or choose"):
+        find_space("paper", "lazygnn", dict.fromkeys(PAPER, 1), default)
+
+
+def test_the_space_of_the_paper_is_that_of_its_section(default: Config) -> None:
+    space = find_space("paper", "lazygnn", {}, default)
+    assert {name: len(values.values) for name, values in space.items() if isinstance(values, Choices)} == {
+        "lr": 3,
+        "weight_decay": 3,
+        "dropout": 4,
+        "num_layers": 2,
+        "mlp_layers": 2,
+        "hidden_channels": 2,
+        "alpha": 5,
+    }
+    # the recipe has other widths and depths
+    assert "hidden_channels" not in nearest_values(space, default)
+    assert nearest_values(space, default)["alpha"] == 0.1
+    with pytest.raises(ConfigError, match=r"method `gcn` has no option `mlp_layers` of this space; .*: mlp, appnp"):
+        find_space("paper", "gcn", {}, resolve("gcn", "cora"))
+
+
+def test_a_default_outside_of_the_stated_values_is_added() -> None:
+    config = resolve("gcn", "cora", {"hidden_channels": 24, "lr": 0.5, "num_layers": 7})
+    space = options_space("gcn", config)
+    assert space["hidden_channels"] == Choices((16, 32, 64, 128, 256, 512, 24))
+    assert space["lr"] == Range(1e-4, 0.5, log=True)
+    assert space["num_layers"] == Range(1, 7)
+
+
+def test_a_file_has_lists_and_ranges(tmp_path: Path, default: Config) -> None:
+    file = tmp_path / "space.toml"
+    file.write_text(
+        "alpha = [0.1, 0.2]\nlr = { low = 0.001, high = 0.1, log = true }\nmlp_layers = {low = 1, high = 3}\n"
+    )
+    space = find_space(str(file), "lazygnn", {}, default)
+    assert space == {
+        "alpha": Choices((0.1, 0.2)),
+        "lr": Range(0.001, 0.1, log=True),
+        "mlp_layers": Range(1, 3),
+    }
+    assert read_space(write_space(space), "here") == space
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"lr": 0.1}, r"`file` has 0.1 for `lr`; give a list of values, or a table such as `{ low = 0.001, high"),
+        ({"lr": []}, r"`file` has \[\] for `lr`"),
+        ({"lr": {"lowest": 1}}, r"`file` has {'lowest': 1} for `lr`"),
+    ],
+)
+def test_a_file_of_another_form_is_refused(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_space(content, "file")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("lr = { low = 0.1, high = 0.001 }", r"the range of `lr` is 0.1 to 0.001; give a `low` below `high`"),
+        (
+            "lr = { low = 0.0, high = 0.1, log = true }",
+            r"the range of `lr` starts at 0.0; with `log`, give a `low`",
+        ),
+        ("alpha = [0.1, 2.0]", r"option `alpha` is 2.0: input should be less than or equal to 1"),
+        ("alhpa = [0.1]", r"unknown option `alhpa`; did you mean `alpha`\?"),
+    ],
+)
+def test_values_that_an_option_does_not_take_are_refused(
+    tmp_path: Path, default: Config, content: str, message: str
+) -> None:
+    (tmp_path / "space.toml").write_text(content)
+    with pytest.raises(ConfigError, match=message):
+        find_space(str(tmp_path / "space.toml"), "lazygnn", {}, default)
+
+
+def test_an_unknown_space_is_refused(default: Config) -> None:
+    with pytest.raises(ConfigError, match=r"`space` is `papr`; choose options, paper or a file that ends in .toml"):
+        find_space("papr", "lazygnn", {}, default)

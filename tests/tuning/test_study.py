@@ -1,0 +1,115 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.tunable import Choices, Range
+from lazygnn.tuning.space import Space
+from lazygnn.tuning.study import JOURNAL, Study, check_pruner, load_optuna, locked
+
+pytest.importorskip("optuna")
+SPACE: Space = {"lr": Range(1e-4, 0.1, log=True), "depth": Range(1, 4), "norm": Choices(("batch", "none"))}
+
+
+def open_study(folder: Path, pruner: str = "none", epochs: int = 10) -> Study:
+    return Study(folder, SPACE, seed=0, pruner=pruner, epochs=epochs)
+
+
+def test_trials_have_values_of_the_space_and_the_best_score_counts(tmp_path: Path) -> None:
+    study = open_study(tmp_path)
+    for score in (0.5, 0.75, 0.75):
+        asked = study.ask()
+        assert 1e-4 <= asked.values["lr"] <= 0.1
+        assert asked.values["depth"] in range(1, 5)
+        assert asked.values["norm"] in ("batch", "none")
+        study.tell(asked.number, score, "complete")
+    study.tell(study.ask().number, None, "failed", "the loss is nan")
+    study.tell(study.ask().number, None, "pruned")
+    assert [trial.outcome for trial in study.tried()] == ["complete"] * 3 + ["failed", "pruned"]
+    assert study.tried()[3].reason == "the loss is nan"
+    best = study.best()
+    assert best is not None
+    # of equal ones, the first
+    assert (best.number, best.score) == (1, 0.75)
+
+
+def test_the_first_trial_can_be_given(tmp_path: Path) -> None:
+    study = open_study(tmp_path)
+    study.begin_with({"lr": 0.01, "depth": 3})
+    study.begin_with({"lr": 0.02, "depth": 3})
+    asked = study.ask()
+    assert (asked.values["lr"], asked.values["depth"]) == (0.01, 3)
+    open_study(tmp_path).begin_with({"lr": 0.05})
+    assert study.ask().values["lr"] != 0.05
+
+
+def test_a_search_that_was_killed_takes_up_its_running_trial(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    whole.mkdir()
+    killed.mkdir()
+    straight, study = open_study(whole), open_study(killed)
+    for one in (straight, study):
+        one.tell(one.ask().number, 0.5, "complete")
+    expected, running = straight.ask(), study.ask()
+    assert running == expected
+    study.report(running.number, 1, 0.5)
+    # the process ends here, in the middle of a line
+    with (killed / JOURNAL).open("ab") as file:
+        file.write(b'{"op_code": 6, "wor')
+    again = open_study(killed)
+    assert again.interrupted() == [running]
+    assert again.interrupted() == []
+    assert not again.report(running.number, 1, 0.5)
+    again.tell(running.number, 0.6, "complete")
+    assert [(trial.number, trial.score) for trial in again.tried()] == [(0, 0.5), (1, 0.6)]
+    straight.tell(expected.number, 0.6, "complete")
+    assert again.ask() == straight.ask()
+
+
+@pytest.mark.parametrize("pruner", ["median", "hyperband"])
+def test_a_bad_trial_is_pruned_and_a_good_one_is_not(tmp_path: Path, pruner: str) -> None:
+    study = open_study(tmp_path, pruner, epochs=9)
+
+    def reach(score: float) -> int:
+        """Returns the epoch at which a trial ends."""
+        asked = study.ask()
+        for epoch in range(1, 10):
+            if study.report(asked.number, epoch, score):
+                study.tell(asked.number, None, "pruned")
+                return epoch
+        study.tell(asked.number, score, "complete")
+        return 9
+
+    for index in range(12):
+        reach(0.5 + 0.001 * index)
+    assert reach(0.9) == 9
+    assert min(reach(0.1) for _ in range(4)) < 9
+
+
+def test_a_folder_has_one_user_at_a_time(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path),
+        pytest.raises(ConfigError, match=r"another process searches in `.*`; wait for it, or choose"),
+        locked(tmp_path),
+    ):
+        pass
+    with locked(tmp_path):
+        pass
+
+
+def test_a_corrupt_journal_is_a_checkpoint_error(tmp_path: Path) -> None:
+    (tmp_path / JOURNAL).write_text("garbage\nmore\n")
+    with pytest.raises(CheckpointError, match=r"journal.jsonl` is corrupt: .*; restore it from a backup"):
+        open_study(tmp_path)
+
+
+def test_an_unknown_pruner_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"`pruner` is `best`; choose one of: median, hyperband, none"):
+        check_pruner("best")
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ConfigError, match=r"`tune` needs Optuna; install `lazygnn\[tune\]`"):
+        load_optuna()
