@@ -548,3 +548,30 @@ def test_tune_writes_options_that_train_takes(lazygnn: Command, dataset: Path) -
     )
     assert_one_line(lazygnn("tune", "mlp", "--resume", "search"), "`--resume` uses the settings of the search; it can")
     assert_one_line(lazygnn("tune", "mlp", dataset, "--lr", 0.1), "`--lr` is not a flag; use `--set lr=0.1`")
+
+
+def test_predictions_have_more_columns_and_fewer_rows_on_request(lazygnn: Command, trained: Path) -> None:
+    done = lazygnn("predict", trained, "--out", "all.csv", "--probabilities", "--known", "--device", "cpu")
+    assert done.status == 0
+    rows = read_csv(Path("all.csv"))
+    columns = ["node", "prediction", "probability", "probability_ant", "probability_bee", "probability_cat"]
+    assert list(rows[0]) == [*columns, "split", "label"]
+    with np.load(trained.parent / "named.npz") as file:
+        partly = {name: file[name] for name in ("edge_index", "x", "node_ids", "class_name")}
+        labels = np.where(file["test_mask"], -1, file["y"])
+        assert [row["label"] for row in rows] == file["class_name"][file["y"]].tolist()
+        assert [row["split"] == "test" for row in rows] == file["test_mask"].tolist()
+    np.savez("partly.npz", **partly, y=labels, train_mask=labels >= 0)
+    some = lazygnn("predict", trained, "--graph", "partly.npz", "--out", "some.csv", "--unlabeled", "--device", "cpu")
+    assert "wrote 20 predictions to some.csv" in some.err
+    nodes = [row["node"] for row in read_csv(Path("some.csv"))]
+    assert nodes == [row["node"] for row in rows if row["split"] == "test"]
+
+
+def test_embeddings_and_another_graph(lazygnn: Command, trained: Path) -> None:
+    done = lazygnn("embed", trained, "--out", "rows.npy", "--device", "cpu")
+    assert (done.status, done.out) == (0, "")
+    assert done.err == "wrote 60 embeddings with 8 channels to rows.npy\n"
+    there = lazygnn("evaluate", trained, "--graph", trained.parent / "named.npz", "--device", "cpu")
+    assert there.result.keys() == KEYS | {"graph", "labeled"}
+    assert there.result["test"] == json.loads((trained / "result.json").read_text())["test"]

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from lazygnn.batch import Batch
+from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.model import Model, weighted_loss
 from tests.helpers import random_rows
@@ -75,3 +76,8 @@ def test_a_model_selects_nothing_unless_it_says_so(block_graph: Graph) -> None:
 
     model = Scale()
     assert torch.equal(model.select(block_graph, score), model.infer(block_graph))
+
+
+def test_a_model_without_embeddings_says_so(block_graph: Graph) -> None:
+    with pytest.raises(ConfigError, match="a model of type Scale has no embeddings; train one of: mlp, appnp"):
+        Scale().embed(block_graph)

@@ -1,6 +1,7 @@
 """Graph neural networks with long reach on large graphs, by lazy propagation."""
 
 from lazygnn.batch import Batch
+from lazygnn.commands.loading import LoadedRun, load_run
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
@@ -33,6 +34,7 @@ __all__ = [
     "History",
     "LazyGNN",
     "LazyPropagation",
+    "LoadedRun",
     "Mix",
     "Response",
     "Trainer",
@@ -43,6 +45,7 @@ __all__ = [
     "fit_response",
     "infer",
     "load_graph",
+    "load_run",
     "open_history",
     "partition",
     "resolve",

@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from lazygnn import commands
 from lazygnn.commands.comparison import check_split, compare_runs
 from lazygnn.commands.doctor import installation_table
+from lazygnn.commands.embedding import write_embeddings
 from lazygnn.commands.evaluation import evaluate_by_metrics
 from lazygnn.commands.listing import list_methods, list_options
 from lazygnn.commands.prediction import write_predictions
@@ -194,6 +195,7 @@ def evaluate(
     metric: Annotated[
         list[str] | None, typer.Option(help="Metric; repeatable, with a line for each; default: the run's.")
     ] = None,
+    graph: Annotated[Path | None, typer.Option(help="Another graph with the same features and classes.")] = None,
     root: RunRootOption = None,
     device: DeviceOption = "auto",
     correct_and_smooth: CorrectAndSmoothOption = False,
@@ -205,7 +207,8 @@ def evaluate(
     change = _correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
-    for result in evaluate_by_metrics(run, metric or [], device=device, root=root, correct_and_smooth=change):
+    place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph}
+    for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change):
         typer.echo(json.dumps(result))
 
 
@@ -214,6 +217,9 @@ def predict(
     run: RunArgument,
     out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet.")],
     graph: Annotated[Path | None, typer.Option(help="Another graph (.npz) with the same features.")] = None,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of each class.")] = False,
+    known: Annotated[bool, typer.Option("--known", help="Add the split and the label of every node.")] = False,
+    unlabeled: Annotated[bool, typer.Option("--unlabeled", help="Write nodes without a label alone.")] = False,
     root: RunRootOption = None,
     device: DeviceOption = "auto",
     correct_and_smooth: CorrectAndSmoothOption = False,
@@ -225,8 +231,23 @@ def predict(
     change = _correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
-    count = write_predictions(run, out, graph, device=device, root=root, correct_and_smooth=change)
-    Console(stderr=True).print(f"wrote {count} predictions to {out}", highlight=False, soft_wrap=True)
+    place: dict[str, Any] = {"device": device, "root": root}
+    columns: dict[str, Any] = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
+    count = write_predictions(run, out, graph, **place, correct_and_smooth=change, **columns)
+    _say(f"wrote {count} predictions to {out}")
+
+
+@app.command()
+def embed(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="File to write, .csv, .parquet or .npy.")],
+    graph: Annotated[Path | None, typer.Option(help="Another graph (.npz) with the same features.")] = None,
+    root: RunRootOption = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Writes the embedding of every node: the values that the last layer reads."""
+    count, width = write_embeddings(run, out, graph, device=device, root=root)
+    _say(f"wrote {count} embeddings with {width} channels to {out}")
 
 
 @app.command()

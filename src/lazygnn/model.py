@@ -7,8 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from lazygnn.batch import Batch
+from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.task import Task
+
+EMBEDDING_REMEDY = (
+    "train one of: mlp, appnp, appnp-gas, lazygnn, lazygnn-paper, gcn, gcn-gas, graphsage, gcnii or gcnii-gas"
+)
 
 
 class Model(nn.Module):
@@ -41,6 +46,10 @@ class Model(nn.Module):
             score: Returns the validation score of outputs of every node.
         """
         return self.infer(graph)
+
+    def embed(self, graph: Graph) -> Tensor:  # noqa: ARG002
+        """Returns the values of every node that the last layer reads, [N, H], on the device of the graph."""
+        raise ConfigError(f"a model of type {type(self).__name__} has no embeddings; {EMBEDDING_REMEDY}")
 
     @abstractmethod
     def layer_parameters(self) -> list[list[nn.Parameter]]:

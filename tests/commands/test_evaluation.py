@@ -169,3 +169,35 @@ def test_correct_and_smooth_needs_classes_and_training_labels(
     commands.train(configure(dataset, "mlp"), tmp_path / "numbers", quiet=True)
     with pytest.raises(ConfigError, match="has a regression task, but Correct and Smooth needs classes; leave it out"):
         commands.evaluate_run(tmp_path / "numbers", device="cpu", correct_and_smooth=change)
+
+
+def test_another_graph_is_scored_with_the_weights_of_the_run(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
+) -> None:
+    result = commands.train(configure(dataset, epochs=40, lr=0.05), tmp_path / "run", quiet=True)
+    same = commands.evaluate_run(tmp_path / "run", device="cpu", graph_file=dataset)
+    assert (same["val"], same["test"], same["graph"]) == (result["val"], result["test"], str(dataset))
+    # the same blocks, with other features and fewer labels
+    rng = np.random.default_rng(7)
+    y = np.where(rng.random(60) < 0.5, block_arrays["y"], -1)
+    x = (np.eye(3)[block_arrays["y"]] + 0.8 * rng.normal(size=(60, 3))).astype(np.float32)
+    np.savez("other.npz", edge_index=block_arrays["edge_index"], x=x, y=y, train_mask=y >= 0)
+    other = commands.evaluate_run(tmp_path / "run", device="cpu", graph_file=Path("other.npz"))
+    logits, graph, _ = commands.predict_run(tmp_path / "run", Path("other.npz"), device="cpu")
+    labeled = graph.y >= 0
+    assert other["labeled"] == float((logits.argmax(dim=1) == graph.y)[labeled].double().mean())
+    assert (other["val"], other["test"]) == (None, None)
+    assert other["labeled"] > 0.6
+
+
+TWITCH = Path(__file__).parents[3] / "shared" / "data"
+
+
+@pytest.mark.skipif(not (TWITCH / "twitch_engb.npz").is_file(), reason="needs the Twitch graphs")
+def test_what_was_learned_in_one_country_is_scored_in_another(tmp_path: Path, configure: Configure) -> None:
+    config = configure(TWITCH / "twitch_de.npz", "mlp", epochs=10, eval_every=5)
+    commands.train(config, tmp_path / "run", quiet=True)
+    found = commands.evaluate_run(
+        tmp_path / "run", metric="roc-auc", device="cpu", graph_file=TWITCH / "twitch_engb.npz"
+    )
+    assert found["labeled"] > 0.5

@@ -56,9 +56,15 @@ def test_the_model_is_transform_then_propagation_then_head(block_graph: Graph) -
     torch.testing.assert_close(model.infer(block_graph), head(model.embed(block_graph)), rtol=0, atol=0)
 
 
-def test_without_a_head_the_embeddings_are_the_outputs(block_graph: Graph) -> None:
+def test_without_a_head_the_embeddings_are_the_propagated_hidden_layer(block_graph: Graph) -> None:
     model = Decoupled(mlp(3, 3), ExactPropagation(0.1, 4))
-    assert torch.equal(model.infer(block_graph), model.embed(block_graph))
+    embedding = model.embed(block_graph)
+    assert embedding.shape == (60, 8)
+    # steps and the last layer are linear, and its bias starts at zero
+    torch.testing.assert_close(model.transform.linears[-1](embedding), model.infer(block_graph))
+    shallow = Decoupled(MLP(3, 8, 3, mlp_layers=1), ExactPropagation(0.1, 4))
+    with pytest.raises(ConfigError, match="`mlp_layers` is 1, so there is no hidden layer to return; train with"):
+        shallow.embed(block_graph)
 
 
 def test_training_and_inference_agree_where_propagation_is_exact(block_graph: Graph) -> None:

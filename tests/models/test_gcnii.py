@@ -131,3 +131,10 @@ def test_layers_begin_with_the_convolutions_and_end_with_the_linear_ones() -> No
 def test_a_model_without_layers_is_refused() -> None:
     with pytest.raises(ValueError, match="`num_layers` must be at least 1, got 0"):
         make(0)
+
+
+def test_the_embedding_is_what_the_last_layer_reads(block_graph: Graph) -> None:
+    model = make(3).float()
+    embedding = model.embed(block_graph)
+    assert embedding.shape == (60, 8)
+    torch.testing.assert_close(model.last(embedding), model.infer(block_graph))

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from lazygnn import inference
 from lazygnn.batch import Batch
+from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory
 from lazygnn.loader import ClusterLoader, FullLoader
@@ -267,3 +268,15 @@ def test_a_wrong_number_of_layers_is_refused(graph: Graph, kind: type[Stack]) ->
         make(kind, 0)
     with pytest.raises(ValueError, match="3 layers need 2 histories or none, got 1"):
         make(kind, 3, histories=open_histories(1))
+
+
+@pytest.mark.parametrize("kind", [GCN, SAGE])
+def test_the_embedding_is_what_the_last_layer_reads(kind: type[Stack], block_graph: Graph) -> None:
+    torch.manual_seed(0)
+    model = kind(3, 8, 3, num_layers=3, norm="layer")
+    embedding = model.embed(block_graph)
+    assert embedding.shape == (60, 8)
+    adj = dense_matrix(model, block_graph)
+    torch.testing.assert_close(dense_layer(model.layers[-1], embedding, adj), model.infer(block_graph))
+    with pytest.raises(ConfigError, match="the model has one layer, so there is no hidden layer to return; train with"):
+        kind(3, 8, 3, num_layers=1).embed(block_graph)

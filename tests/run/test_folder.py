@@ -10,7 +10,8 @@ import torch
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.methods import read_config, resolve
-from lazygnn.run.folder import CHOSEN, CONFIG, LOG, RESULT, WEIGHTS, Run
+from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.folder import CHECKPOINTS, CHOSEN, CONFIG, LOG, RESULT, WEIGHTS, Run
 from lazygnn.training import EpochReport
 
 
@@ -160,3 +161,16 @@ def test_a_run_folder_that_cannot_be_written_is_refused(
     with pytest.raises(ConfigError, match=message):
         Run.create(tmp_path / "run", config)
     assert not (tmp_path / "run" / CONFIG).exists()
+
+
+def test_a_run_that_has_not_ended_has_the_best_weights_of_its_checkpoint(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    checkpoints = CheckpointFolder(run.path / CHECKPOINTS)
+    checkpoints.save(1, {"model.a": torch.zeros(1)}, {"best_epoch": 0})
+    with pytest.raises(CheckpointError, match="has no weights yet"):
+        run.load_weights()
+    checkpoints.save(2, {"model.a": torch.zeros(1), "best.a": torch.ones(1)}, {"best_epoch": 7})
+    assert run.load_weights()["a"].tolist() == [1.0]
+    assert "has not ended; using its best weights so far, of epoch 7" in caplog.text
+    assert not run.has_ended()

@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score
 
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
-from lazygnn.run.predictions import check_format, prediction_table, write_table
+from lazygnn.run.predictions import check_format, labeled_nodes, prediction_table, with_known, write_table
 from lazygnn.task import Task
 from lazygnn.training.metrics import find_metric, predict_class, predict_labels
 
@@ -147,3 +147,30 @@ def test_columns_of_different_lengths_leave_no_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="shorter"):
         write_table({"node": np.arange(3), "prediction": np.arange(2)}, tmp_path / "table.csv")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_every_class_has_a_probability_on_request(graph: Graph) -> None:
+    table = prediction_table(LOGITS, graph, graph.task, ("cat", "dog"), probabilities=True)
+    assert list(table)[2:] == ["probability", "probability_cat", "probability_dog"]
+    assert (table["probability_cat"] + table["probability_dog"]).tolist() == pytest.approx([1] * 4)
+    assert np.maximum(table["probability_cat"], table["probability_dog"]).tolist() == table["probability"].tolist()
+    assert "probability_1" in prediction_table(LOGITS, graph, graph.task, None, probabilities=True)
+
+
+def test_split_and_label_are_empty_where_they_are_unknown(graph: Graph) -> None:
+    partly = replace(graph, y=torch.tensor([0, -1, 1, -1]), masks={"train": torch.tensor([True, False, False, False])})
+    table = with_known({"node": np.arange(4)}, partly, ("cat", "dog"))
+    assert table["split"].tolist() == ["train", "", "", ""]
+    assert table["label"].tolist() == ["cat", "", "dog", ""]
+    assert with_known({}, partly, None)["label"].tolist() == ["0", "", "1", ""]
+    assert labeled_nodes(partly).tolist() == [True, False, True, False]
+
+
+def test_several_labels_and_numbers_are_known_by_column(graph: Graph) -> None:
+    numbers = replace(graph, y=torch.tensor([[1.5], [float("nan")], [2.0], [0.0]]), task=Task("regression", 1))
+    assert with_known({}, numbers, None)["label_0"].tolist() == ["1.5", "", "2.0", "0.0"]
+    # a new graph without labels takes the task of training
+    several = replace(graph, y=torch.full((4,), -1), task=Task("multi-label", 2))
+    table = with_known({}, several, ("cat", "dog"))
+    assert table["label_cat"].tolist() == table["label_dog"].tolist() == [""] * 4
+    assert not labeled_nodes(several).any()

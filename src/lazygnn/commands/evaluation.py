@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from lazygnn.commands.device import choose_device
+from lazygnn.commands.loading import check_labels, fitting
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.commands.result import make_result
 from lazygnn.correct_smooth import CorrectAndSmooth
+from lazygnn.data import load_graph
 from lazygnn.graph import without_warnings
 from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
@@ -23,8 +25,9 @@ def evaluate_run(
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
+    graph_file: Path | None = None,
 ) -> dict[str, Any]:
-    """Evaluates the best weights of a run on its own data set, exactly and without histories.
+    """Evaluates the best weights of a run on its own data set or another graph, exactly and without histories.
 
     Args:
         path: The run folder.
@@ -32,12 +35,19 @@ def evaluate_run(
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions before they are scored.
+        graph_file: Another graph with the same features and classes.
 
     Returns:
-        The result, as `train` returns it; the values of `correct_and_smooth` follow if that is given.
+        The result, as `train` returns it; the values of `correct_and_smooth` follow if that is given. With another
+        graph, `labeled` is the score on all of its nodes with a label.
     """
     (result,) = evaluate_by_metrics(
-        path, [] if metric is None else [metric], device=device, root=root, correct_and_smooth=correct_and_smooth
+        path,
+        [] if metric is None else [metric],
+        device=device,
+        root=root,
+        correct_and_smooth=correct_and_smooth,
+        graph_file=graph_file,
     )
     return result
 
@@ -49,6 +59,7 @@ def evaluate_by_metrics(
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
+    graph_file: Path | None = None,
 ) -> list[dict[str, Any]]:
     """Evaluates the best weights of a run by several metrics; the outputs are computed once.
 
@@ -58,6 +69,7 @@ def evaluate_by_metrics(
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions before they are scored.
+        graph_file: Another graph with the same features and classes.
 
     Returns:
         A result for every metric, as `train` returns it.
@@ -67,6 +79,11 @@ def evaluate_by_metrics(
     chosen = choose_device(device)
     with without_warnings():
         graph = reload_graph(config, root)
+    elsewhere = {}
+    if graph_file is not None:
+        other = load_graph(graph_file, root)
+        check_labels(other, graph)
+        graph, elsewhere = fitting(other, graph), {"graph": str(graph_file)}
     if correct_and_smooth is not None:
         correct_and_smooth.check(graph)
     found = [find_metric(name, graph.task) for name in metrics or [config.trainer.metric]]
@@ -78,5 +95,9 @@ def evaluate_by_metrics(
     results = []
     for name, metric in found:
         scores = score(metric, logits, graph.y, graph.masks)
-        results.append(make_result(config, name, scores, trained=trained, device=chosen, path=path) | changed)
+        result = make_result(config, name, scores, trained=trained, device=chosen, path=path) | changed | elsewhere
+        if graph_file is not None:
+            labeled = {"labeled": graph.task.labeled(graph.y)}
+            result |= score(metric, logits, graph.y, labeled)
+        results.append(result)
     return results

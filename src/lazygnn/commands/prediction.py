@@ -13,7 +13,7 @@ from lazygnn.errors import GraphError
 from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
-from lazygnn.run.predictions import check_format, prediction_table, write_table
+from lazygnn.run.predictions import check_format, labeled_nodes, prediction_table, with_known, write_table
 from lazygnn.training import infer
 
 
@@ -67,6 +67,9 @@ def write_predictions(
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
+    probabilities: bool = False,
+    known: bool = False,
+    unlabeled: bool = False,
 ) -> int:
     """Writes the predictions of a run to a CSV or Parquet file and returns their number.
 
@@ -77,10 +80,19 @@ def write_predictions(
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
+        probabilities: Whether to add a column for the probability of each class.
+        known: Whether to add columns with the split and the label of every node.
+        unlabeled: Whether to write nodes without a label alone.
     """
     check_format(out)
     logits, graph, trained_on = predict_run(
         path, graph_file, device=device, root=root, correct_and_smooth=correct_and_smooth
     )
-    write_table(prediction_table(logits, graph, trained_on.task, trained_on.class_names), out)
-    return graph.num_nodes
+    names = trained_on.class_names
+    table = prediction_table(logits, graph, trained_on.task, names, probabilities=probabilities)
+    table = with_known(table, graph, names) if known else table
+    if unlabeled:
+        kept = ~labeled_nodes(graph)
+        table = {name: column[kept] for name, column in table.items()}
+    write_table(table, out)
+    return len(table["node"])

@@ -59,15 +59,20 @@ class Decoupled(Model):
 
         Hidden activations exist for a block of nodes at a time, so the outputs need most of the memory.
         """
-        embedding = self.embed(graph)
-        if self.head is None:
-            return embedding
-        return by_rows(self.head, self.device, embedding)
+        propagated = self._propagated(graph)
+        return propagated if self.head is None else by_rows(self.head, self.device, propagated)
 
     @torch.no_grad()
     def embed(self, graph: Graph) -> Tensor:
-        """Returns the propagated values of every node: embeddings for a model with a head, otherwise logits."""
-        return self.propagation.infer(self._transform_all(graph), graph.adj.to(self.device), in_place=True)
+        """Returns the propagated values of every node that the last layer reads.
+
+        These are the input of the head, or without one the propagated hidden layer of the MLP.
+        """
+        if self.head is not None:
+            return self._propagated(graph)
+        with evaluating(self.transform):
+            hidden = by_rows(self.transform.hidden, self.device, graph.x, allocate=on_disk(self.scratch, "inference"))
+        return self.propagation.infer(hidden, graph.adj.to(self.device), in_place=True)
 
     @torch.no_grad()
     def diagnose(self, graph: Graph) -> dict[str, float]:
@@ -81,6 +86,9 @@ class Decoupled(Model):
         """Returns the weights layer by layer, the head last."""
         head = [] if self.head is None else [list(self.head.parameters())]
         return self.transform.layer_parameters() + head
+
+    def _propagated(self, graph: Graph) -> Tensor:
+        return self.propagation.infer(self._transform_all(graph), graph.adj.to(self.device), in_place=True)
 
     def _transform_all(self, graph: Graph) -> Tensor:
         """Transforms every node, block by block and without dropout, [N, C] on the device of the graph."""

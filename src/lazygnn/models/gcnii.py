@@ -93,13 +93,19 @@ class GCNII(Model):
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
         """Returns the outputs of every node, [N, C], on the device of the graph, layer by layer."""
+        with evaluating(self):
+            return by_rows(self.last, self.device, self.embed(graph))
+
+    @torch.no_grad()
+    def embed(self, graph: Graph) -> Tensor:
+        """Returns the input of the last layer for every node, [N, H], on the device of the graph."""
         adj = graph.adj.to(self.device)
         with evaluating(self):
             x = x_0 = by_rows(self._first, self.device, graph.x)
             for layer, norm in zip(cast(list[GCN2Layer], list(self.layers)), self.norms, strict=True):
                 x = by_columns(partial(spmm, adj), x, self.device)
                 x = by_rows(partial(_finish, layer, norm), self.device, x, x_0)
-            return by_rows(self.last, self.device, x)
+            return x
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """Returns the weights of the convolutions, then of the two linear layers, which have a decay of their own."""

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from lazygnn.errors import ConfigError
 from lazygnn.models.parameters import glorot, parameters_by_layer
 from lazygnn.ops import Csr, activations, aggregate, dropout_
 
@@ -52,6 +53,18 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor | Csr, num_targets: int | None = None) -> Tensor:
         """Transforms every row; batch statistics are those of the first `num_targets` rows, all by default."""
+        out: Tensor = self.linears[-1](self._hidden(x, num_targets))
+        return out
+
+    def hidden(self, x: Tensor | Csr) -> Tensor:
+        """Returns the input of the last layer for every row."""
+        if len(self.linears) == 1:
+            raise ConfigError("`mlp_layers` is 1, so there is no hidden layer to return; train with 2 or more")
+        h = self._hidden(x, None)
+        assert isinstance(h, Tensor)
+        return h
+
+    def _hidden(self, x: Tensor | Csr, num_targets: int | None) -> Tensor | Csr:
         h = drop(x, self.input_dropout, self.training)
         for linear, norm in zip(self.linears, self.norms, strict=False):
             h = linear(h)
@@ -59,8 +72,7 @@ class MLP(nn.Module):
                 h = norm.relu_dropout(h, num_targets, self.dropout, self.training)
             else:
                 h = relu_dropout(norm(h), self.dropout, self.training)
-        out: Tensor = self.linears[-1](h)
-        return out
+        return h
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """Returns the weights layer by layer, from input to output; a norm belongs to the layer before it."""

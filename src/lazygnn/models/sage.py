@@ -61,6 +61,10 @@ class SAGE(Stack):
         """Returns the outputs of every node, [N, C], from the means over all neighbors, layer by layer."""
         return super().infer(replace(graph, adj=mean_of_neighbors(graph.adj)))
 
+    def embed(self, graph: Graph) -> Tensor:
+        """Returns the input of the last layer for every node, [N, H], from the means over all neighbors."""
+        return super().embed(replace(graph, adj=mean_of_neighbors(graph.adj)))
+
 
 def mean_of_neighbors(adj: Adjacency) -> Adjacency:
     """Returns the matrix that averages over the neighbors of every node, without the node itself, [N, N].

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lazygnn.batch import Batch
+from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History
 from lazygnn.inference import by_rows, evaluating
@@ -116,12 +117,23 @@ class Stack(Model):
     def infer(self, graph: Graph) -> Tensor:
         """Returns the outputs of every node, [N, C], on the device of the graph, layer by layer."""
         adj = graph.adj.to(self.device)
-        first, *others = cast(list[Layer], list(self.layers))
         with evaluating(self):
-            x = first.infer(graph.x, adj)
-            for layer, norm in zip(others, self.norms, strict=True):
-                x = by_rows(nn.Sequential(norm, nn.ReLU()), self.device, x)
-                x = layer.infer(x, adj)
+            return cast(Layer, self.layers[-1]).infer(self._before_last(graph, adj), adj)
+
+    @torch.no_grad()
+    def embed(self, graph: Graph) -> Tensor:
+        """Returns the input of the last layer for every node, [N, H], on the device of the graph."""
+        if len(self.layers) == 1:
+            raise ConfigError("the model has one layer, so there is no hidden layer to return; train with 2 or more")
+        with evaluating(self):
+            x = self._before_last(graph, graph.adj.to(self.device))
+        assert isinstance(x, Tensor)
+        return x
+
+    def _before_last(self, graph: Graph, adj: Adjacency) -> Tensor | Csr:
+        x: Tensor | Csr = graph.x
+        for layer, norm in zip(cast(list[Layer], list(self.layers[:-1])), self.norms, strict=True):
+            x = by_rows(nn.Sequential(norm, nn.ReLU()), self.device, layer.infer(x, adj))
         return x
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:

@@ -40,6 +40,10 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     state: dict[str, Any]
 
+    def part(self, prefix: str) -> dict[str, Tensor]:
+        """Returns the tensors whose names start with a prefix, without it."""
+        return {name.removeprefix(prefix): value for name, value in self.tensors.items() if name.startswith(prefix)}
+
 
 class CheckpointFolder:
     """A folder with the newest checkpoints of one run; a single process writes it.

@@ -1,6 +1,7 @@
 """The run folder: the resolved configuration, the best weights and the result; where log and checkpoints are."""
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,10 @@ from torch import Tensor
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.files import write_file
+from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.log import RunLog
+
+logger = logging.getLogger(__name__)
 
 CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safetensors", "result.json", "curves.png"
 CHECKPOINTS, HISTORIES, CHOSEN = "checkpoints", "histories", "chosen.json"
@@ -72,8 +76,10 @@ class Run:
         write_file(self.path / WEIGHTS, save({name: value.contiguous().cpu() for name, value in weights.items()}))
 
     def load_weights(self) -> dict[str, Tensor]:
-        """Reads the best weights, which are written when training ends."""
+        """Reads the best weights; before training has ended, those of the last checkpoint, with a warning."""
         if not (self.path / WEIGHTS).exists() and not (self.path / RESULT).exists():
+            if (best := self._best_so_far()) is not None:
+                return best
             raise CheckpointError(
                 f"run `{self.path}` has no weights yet, since its training has not ended; "
                 f"resume it with `lazygnn train --resume {self.path}`"
@@ -84,6 +90,18 @@ class Run:
             raise CheckpointError(
                 f"cannot read `{self.path / WEIGHTS}`: {error}; restore it with `lazygnn train --resume {self.path}`"
             ) from error
+
+    def _best_so_far(self) -> dict[str, Tensor] | None:
+        checkpoint = CheckpointFolder(self.path / CHECKPOINTS).load_latest()
+        best = {} if checkpoint is None else checkpoint.part("best.")
+        if checkpoint is None or not best:
+            return None
+        logger.warning(
+            "the training of run `%s` has not ended; using its best weights so far, of epoch %d",
+            self.path,
+            checkpoint.state["best_epoch"],
+        )
+        return best
 
     def save_result(self, result: dict[str, Any]) -> None:
         """Writes the final scores."""
@@ -96,8 +114,10 @@ class Run:
     def has_ended(self) -> bool:
         """Returns whether result and weights exist and can be read, so that nothing is left to train."""
         try:
+            if not self.result():
+                return False
             self.load_weights()
-            return bool(self.result())
+            return True
         except CheckpointError:
             return False
 

@@ -1,0 +1,39 @@
+"""Writes the embeddings of a run: the values of every node that its last layer reads."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lazygnn.commands.loading import load_run
+from lazygnn.data import load_graph
+from lazygnn.errors import ConfigError
+from lazygnn.files import replaced
+from lazygnn.run.predictions import check_format, node_names, write_table
+
+
+def write_embeddings(
+    path: Path, out: Path, graph_file: Path | None = None, *, device: str = "auto", root: str | None = None
+) -> tuple[int, int]:
+    """Writes the embeddings of a run and returns their number and width.
+
+    Args:
+        path: The run folder.
+        out: The file. A table (.csv, .parquet) has a column `node` and a column for each channel; .npy is an array.
+        graph_file: Another graph with the same features.
+        device: `auto`, `cpu` or `cuda`.
+        root: Another folder of data files.
+    """
+    check_format(out, others=(".npy",))
+    run = load_run(path, device=device, root=root)
+    graph = run.graph if graph_file is None else load_graph(graph_file, root)
+    values = run.embed(None if graph_file is None else graph).cpu().float().numpy()
+    if out.suffix != ".npy":
+        columns = {f"channel_{index}": values[:, index] for index in range(values.shape[1])}
+        write_table({"node": node_names(graph)} | columns, out)
+        return values.shape[0], values.shape[1]
+    try:
+        with replaced(out) as unfinished, unfinished.open("wb") as file:
+            np.save(file, values)
+    except OSError as error:
+        raise ConfigError(f"cannot write `{out}`: {error}; choose another `--out`") from error
+    return values.shape[0], values.shape[1]

@@ -1,0 +1,109 @@
+"""Loads a run into Python: its model with the best weights, its graph, and predictions for any graph."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lazygnn.commands.device import choose_device
+from lazygnn.commands.restoring import reload_graph, restore_model
+from lazygnn.config import Config
+from lazygnn.errors import ConfigError, GraphError, wrong_type
+from lazygnn.graph import Graph, check_graph, without_warnings
+from lazygnn.methods import place_graph, read_config
+from lazygnn.model import Model
+from lazygnn.run.folder import Run
+from lazygnn.run.predictions import prediction_table
+from lazygnn.training import infer
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A run that was loaded with `load_run`.
+
+    Attributes:
+        path: The run folder.
+        config: The configuration of training.
+        model: The model with the best weights, on `device`.
+        graph: The graph of training, as it was loaded.
+        device: The compute device.
+    """
+
+    path: Path
+    config: Config
+    model: Model
+    graph: Graph
+    device: torch.device
+
+    def outputs(self, graph: Graph | None = None) -> Tensor:
+        """Returns the outputs of every node of the run's graph, or of another one with the same features, [N, C]."""
+        return infer(self.model, self._placed(graph))
+
+    def predict(self, graph: Graph | None = None, *, probabilities: bool = False) -> dict[str, np.ndarray]:
+        """Returns the columns of `lazygnn predict`: node, prediction and probability.
+
+        Args:
+            graph: Another graph with the same features; it needs no labels.
+            probabilities: Whether to add a column for the probability of each class.
+        """
+        own = self.graph if graph is None else graph
+        outputs, names = self.outputs(graph), self.graph.class_names
+        return prediction_table(outputs, own, self.graph.task, names, probabilities=probabilities)
+
+    def embed(self, graph: Graph | None = None) -> Tensor:
+        """Returns the values of every node that the last layer reads, [N, H]."""
+        self.model.eval()
+        return self.model.embed(self._placed(graph))
+
+    def _placed(self, graph: Graph | None) -> Graph:
+        graph = self.graph if graph is None else fitting(graph, self.graph)
+        return place_graph(self.config, graph, self.device)
+
+
+def load_run(path: Path | str, *, device: str = "auto", root: str | None = None) -> LoadedRun:
+    """Loads a run that `lazygnn train` wrote.
+
+    Args:
+        path: The run folder.
+        device: `auto`, `cpu` or `cuda`.
+        root: Another folder of data files.
+    """
+    if not isinstance(path, str | Path):
+        raise ConfigError(wrong_type("path", path, "give the path of a run folder"))
+    run = Run.open(Path(path))
+    config, weights, chosen = run.config(read_config), run.load_weights(), choose_device(device)
+    with without_warnings():
+        graph = reload_graph(config, root)
+    model, _ = restore_model(run, weights, graph, chosen)
+    return LoadedRun(run.path, config, model, graph, chosen)
+
+
+def fitting(graph: Graph, trained_on: Graph) -> Graph:
+    """Returns another graph with the task of training; refuses one with other features."""
+    check_graph(graph)
+    if graph.in_channels != trained_on.in_channels:
+        raise GraphError(
+            f"`{graph.name}` has {graph.in_channels} features, the run was trained on {trained_on.in_channels}; "
+            "give a graph with the same features"
+        )
+    return replace(graph, task=trained_on.task)
+
+
+def check_labels(graph: Graph, trained_on: Graph) -> None:
+    """Refuses a graph whose labels mean something else than those of training."""
+    known, task = graph.task, trained_on.task
+    if not bool(known.labeled(graph.y).any()):
+        raise GraphError(f"graph `{graph.name}` has no labels to evaluate with; use `predict`, or give it labels `y`")
+    fewer = known.kind == "single-label" and known.num_outputs <= task.num_outputs
+    if known.kind != task.kind or not (known.num_outputs == task.num_outputs or fewer):
+        raise GraphError(
+            f"the labels of graph `{graph.name}` are {known.kind} with {known.num_outputs} outputs, the run was "
+            f"trained on {task.kind} with {task.num_outputs}; give labels of the same task"
+        )
+    if None not in (graph.class_names, trained_on.class_names) and graph.class_names != trained_on.class_names:
+        raise GraphError(
+            f"graph `{graph.name}` has the classes {', '.join(graph.class_names or ())}, the run was trained on "
+            f"{', '.join(trained_on.class_names or ())}; give the same classes in the same order"
+        )
