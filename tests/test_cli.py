@@ -471,7 +471,7 @@ def test_unknown_kernels_are_refused(lazygnn: Command, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     "extra",
-    [["lazygnn"], ["--seed", "0"], ["--set", "lr=1"], ["--out", "other"], ["--config", "options.toml"]],
+    [["lazygnn"], ["--init-from", "a"], ["--seed", "0"], ["--set", "lr=1"], ["--out", "other"], ["--config", "a.toml"]],
     ids=str,
 )
 def test_resume_takes_no_other_configuration(lazygnn: Command, trained: Path, extra: list[str]) -> None:
@@ -575,3 +575,17 @@ def test_embeddings_and_another_graph(lazygnn: Command, trained: Path) -> None:
     there = lazygnn("evaluate", trained, "--graph", trained.parent / "named.npz", "--device", "cpu")
     assert there.result.keys() == KEYS | {"graph", "labeled"}
     assert there.result["test"] == json.loads((trained / "result.json").read_text())["test"]
+
+
+def test_a_run_is_trained_longer_or_fine_tuned(lazygnn: Command, dataset: Path) -> None:
+    constant = [*QUICK, "--set", "schedule=constant"]
+    assert lazygnn("train", "mlp", dataset, *constant, "--out", "run", "--quiet").status == 0
+    assert lazygnn("train", "--resume", "run", "--set", "epochs=3", "--quiet").result["epochs"] == 3
+    assert_one_line(lazygnn("train", "--resume", "run", "--set", "epochs=many"), "`epochs` is 'many', of type str; ")
+    done = lazygnn("train", "--init-from", "run", "--set", "lr=0.001", "--out", "tuned", "--quiet", "--device", "cpu")
+    assert (done.status, done.result["epochs"], done.result["method"]) == (0, 3, "mlp")
+    assert_one_line(lazygnn("train", "--init-from", "run", "--seeds", 2), "starts all seeds from the same weights")
+    assert_one_line(lazygnn("train", "--init-from", "gone"), "`gone` is not a run folder")
+    assert lazygnn("train", "mlp", dataset, *QUICK, "--seeds", 1, "--out", "seeds", "--quiet").status == 0
+    refused = lazygnn("train", "--resume", "seeds", "--set", "epochs=9")
+    assert_one_line(refused, "`seeds` holds several runs; extend one of them, such as `seeds/seed-0`")

@@ -24,7 +24,7 @@ from lazygnn.commands.show import show_run
 from lazygnn.config import parse_assignments, read_options
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
-from lazygnn.errors import CheckpointError, ConfigError, GraphError
+from lazygnn.errors import CheckpointError, ConfigError, GraphError, check_number
 from lazygnn.history import HistoryFileError
 from lazygnn.methods import methods_with, resolve
 from lazygnn.partitioning import PartitionMethod
@@ -151,6 +151,7 @@ def train(
     device: Annotated[str | None, typer.Option(help="auto, cpu or cuda; default: auto.")] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/<dataset>-<method>-<seed>.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume this run from its last checkpoint.")] = None,
+    init_from: Annotated[Path | None, typer.Option(help="Start from the best weights and options of this run.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Trains a method on a data set; the last line on stdout is the result as JSON."""
@@ -159,24 +160,39 @@ def train(
         _say(f"seed {result['seed']}: {describe_scores(result)}", quiet=quiet)
 
     if resume is not None:
-        if set_ or any(given is not None for given in (method, dataset, config, out, seed, seeds)):
+        longer = parse_assignments(set_ or [])
+        others = (method, dataset, config, out, seed, seeds, init_from)
+        if longer.keys() - {"epochs"} or any(given is not None for given in others):
             raise ConfigError(
-                "`--resume` uses the configuration of the run; it can only be combined with `--root`, `--device` and "
-                "`--quiet`"
+                "`--resume` uses the configuration of the run; it can only be combined with `--root`, `--device`, "
+                "`--quiet` and `--set epochs=...`"
             )
+        if SeedRuns.is_at(resume) and longer:
+            raise ConfigError(f"`{resume}` holds several runs; extend one of them, such as `{resume}/seed-0`")
         if SeedRuns.is_at(resume):
             found = commands.resume_seeds(resume, device=device, root=root, quiet=quiet, tell=tell)
             _say(describe_summary(found), quiet=quiet)
         else:
-            found = commands.resume(resume, device=device, root=root, quiet=quiet)
+            epochs = longer.get("epochs")
+            if longer:
+                check_number("epochs", epochs, whole=True)
+            found = commands.resume(resume, epochs=epochs, device=device, root=root, quiet=quiet)
         typer.echo(json.dumps(found))
         return
-    if method is None or dataset is None:
+    if init_from is None and (method is None or dataset is None):
         raise ConfigError(
             "give a method and a data set, such as `lazygnn train lazygnn wordnet-small`, or `--resume RUN`"
         )
     values = ({} if config is None else read_options(config)) | parse_assignments(set_ or [])
     place: dict[str, Any] = {"seed": seed or 0, "device": "auto" if device is None else device, "root": root}
+    if init_from is not None:
+        if seeds is not None:
+            raise ConfigError("`--init-from` starts all seeds from the same weights; omit `--seeds`")
+        found = commands.fine_tune(init_from, values, out, method=method, dataset=dataset, quiet=quiet, **place)
+        typer.echo(json.dumps(found))
+        return
+    assert method is not None
+    assert dataset is not None
     # refuses wrong options before the graph is loaded
     resolve(method, dataset, values, **place)
     graph = load_graph(dataset, root)

@@ -12,6 +12,7 @@ from lazygnn import commands
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
+from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.folder import CHECKPOINTS, RESULT, WEIGHTS, Run
 
 Arrays = dict[str, Any]
@@ -168,3 +169,57 @@ def test_resuming_skips_a_corrupt_checkpoint(in_parts: Config, tmp_path: Path) -
         path.write_bytes(b"foreign")
     with pytest.raises(CheckpointError, match="has no valid checkpoint"):
         commands.resume(tmp_path / "run", quiet=True)
+
+
+@pytest.mark.parametrize("method", ["lazygnn", "lazygnn-deep", "graphsage"])
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "stopped"])
+def test_more_epochs_end_like_a_run_that_had_them_from_the_start(
+    dataset: Path, tmp_path: Path, configure: Configure, method: str, ended: bool
+) -> None:
+    # histories are diagnosed at the end of the shorter run, too
+    settings = {"num_parts": 3, "partition": "random", "num_blocks": 1, "eval_every": 2, "diagnose_every": 3}
+    settings |= {"schedule": "constant"}
+    straight = commands.train(configure(dataset, method, **settings, epochs=8), tmp_path / "straight", quiet=True)
+    commands.train(configure(dataset, method, **settings, epochs=4), tmp_path / "run", quiet=True)
+    if not ended:
+        (tmp_path / "run" / RESULT).unlink()
+    longer = commands.resume(tmp_path / "run", epochs=8, quiet=True)
+    for key in ("val", "test", "epochs", "best_epoch"):
+        assert longer[key] == straight[key]
+    logs = [Run.open(tmp_path / name).log.read() for name in ("straight", "run")]
+    assert [(line["loss"], line["lr"], line["scores"]) for line in logs[0]] == [
+        (line["loss"], line["lr"], line["scores"]) for line in logs[1]
+    ]
+    states = [CheckpointFolder(tmp_path / name / CHECKPOINTS).load_latest() for name in ("straight", "run")]
+    assert states[0] is not None
+    assert states[1] is not None
+    assert states[0].tensors.keys() == states[1].tensors.keys()
+    differing = [name for name, value in states[0].tensors.items() if not torch.equal(value, states[1].tensors[name])]
+    assert differing == []
+    # the run has its new length for good
+    assert commands.resume(tmp_path / "run", epochs=8, quiet=True)["epochs"] == 8
+
+
+@pytest.mark.parametrize(
+    ("values", "epochs", "message"),
+    [
+        ({"schedule": "cosine"}, 9, r"ends with its 3 epochs \(`schedule` is cosine\), .* `lazygnn train --init-from "),
+        ({"eval_every": 2}, 9, r"was evaluated at its end, after 3 epochs, where a longer run .* --init-from "),
+        ({}, 2, r"`epochs` is 2, but run `.*` has 3 already; give more"),
+    ],
+)
+def test_a_run_that_cannot_go_on_is_refused_and_left_unchanged(
+    dataset: Path, tmp_path: Path, configure: Configure, values: dict[str, Any], epochs: int, message: str
+) -> None:
+    commands.train(configure(dataset, "mlp", **values), tmp_path / "run", quiet=True)
+    before = contents(tmp_path / "run")
+    with pytest.raises(ConfigError, match=message):
+        commands.resume(tmp_path / "run", epochs=epochs, quiet=True)
+    assert contents(tmp_path / "run") == before
+
+
+def test_more_epochs_need_a_checkpoint(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
+    shutil.rmtree(tmp_path / "run" / CHECKPOINTS)
+    with pytest.raises(CheckpointError, match=r"has no checkpoint to go on from; start from its weights with `--init-"):
+        commands.resume(tmp_path / "run", epochs=9, quiet=True)

@@ -10,6 +10,7 @@ from lazygnn.errors import ConfigError
 from lazygnn.methods import (
     METHODS,
     build,
+    derive,
     find_method,
     methods_with,
     read_config,
@@ -179,3 +180,16 @@ def test_a_configuration_without_one_of_its_parts_is_refused(missing: str) -> No
     del record[missing]
     with pytest.raises(ConfigError, match=f"option `{missing}` is .*: field required"):
         read_config(record)
+
+
+def test_a_derived_configuration_differs_in_the_given_values_alone() -> None:
+    config = resolve("lazygnn", "cora", {"alpha": 0.3}, seed=4)
+    derived = derive(config, {"lr": 0.5, "patience": "none"}, dataset="other")
+    assert (derived.trainer.lr, derived.trainer.patience, derived.dataset, derived.seed) == (0.5, None, "other", 4)
+    assert derived.model == config.model
+    other = derive(config, {}, method="appnp")
+    assert (other.method, dict(other.model)["alpha"], dict(other.model)["dropout"]) == ("appnp", 0.3, 0.8)
+    with pytest.raises(ConfigError, match="method `gcn` has no option `alpha`"):
+        derive(config, {"alpha": 0.1}, method="gcn")
+    with pytest.raises(ConfigError, match="`parts_per_batch` is 4, but `num_parts` is 1"):
+        derive(config, {"parts_per_batch": 4})

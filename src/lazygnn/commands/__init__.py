@@ -2,6 +2,7 @@
 
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.evaluation import evaluate_run
+from lazygnn.commands.fine_tuning import fine_tune
 from lazygnn.commands.prediction import predict_run
 from lazygnn.commands.preparation import prepare
 from lazygnn.commands.repeating import resume_seeds, train_seeds
@@ -11,6 +12,7 @@ from lazygnn.commands.tuning import resume_tuning, tune
 __all__ = [
     "choose_device",
     "evaluate_run",
+    "fine_tune",
     "predict_run",
     "prepare",
     "resume",

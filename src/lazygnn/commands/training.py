@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result
-from lazygnn.config import Config
+from lazygnn.config import Config, check_options
 from lazygnn.data import load_graph
-from lazygnn.errors import ConfigError
+from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.graph import Graph
 from lazygnn.methods import build, read_config
+from lazygnn.model import Model
 from lazygnn.partitioning import default_cache
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.curves import plot_curves
@@ -30,7 +32,12 @@ logger = logging.getLogger(__name__)
 
 
 def train(
-    config: Config, out: Path | None = None, *, graph: Graph | None = None, quiet: bool = False
+    config: Config,
+    out: Path | None = None,
+    *,
+    graph: Graph | None = None,
+    init_from: Path | None = None,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """Trains a configuration and writes its run folder.
 
@@ -38,6 +45,7 @@ def train(
         config: From `resolve`.
         out: The run folder; default: `runs/<dataset>-<method>-<seed>`, with a number if that exists.
         graph: The graph, if it is loaded already.
+        init_from: A run folder; training starts from its best weights instead of drawn ones.
         quiet: Shows no progress.
 
     Returns:
@@ -46,8 +54,11 @@ def train(
     device = choose_device(config.device)
     graph = load_graph(config.dataset, config.root) if graph is None else graph
     config = with_absolute_paths(config)
+    weights = None if init_from is None else Run.open(init_from).load_weights()
     run = Run.create(out if out is not None else unused_folder(config, str(config.seed)), config)
     try:
+        if weights is not None:
+            run.save_initial(weights)
         trainer = _make_trainer(run, config, graph, device)
     except BaseException:
         # nothing has been trained yet, and the folder would be refused by a second attempt
@@ -56,19 +67,35 @@ def train(
     return _fit(run, config, trainer, quiet=quiet)
 
 
-def resume(path: Path, *, device: str | None = None, root: str | None = None, quiet: bool = False) -> dict[str, Any]:
+def resume(
+    path: Path,
+    *,
+    epochs: int | None = None,
+    device: str | None = None,
+    root: str | None = None,
+    quiet: bool = False,
+) -> dict[str, Any]:
     """Resumes a run from its last valid checkpoint, or from its start if it has none.
 
-    A run that has ended is left unchanged, and its result is returned.
+    A run that has ended is left unchanged, and its result is returned. With more epochs it goes on, and ends as a run
+    that was given them from the start.
 
     Args:
         path: The run folder.
+        epochs: More epochs than the run was given, for a constant learning rate.
         device: Another device than the run was started on.
         root: Another folder of data files.
         quiet: Shows no progress.
     """
     run = Run.open(path)
     config = run.config(read_config)
+    if epochs is not None and epochs != config.trainer.epochs:
+        config = extended(config, epochs, path)
+        if CheckpointFolder(path / CHECKPOINTS).load_latest() is None:
+            raise CheckpointError(
+                f"run `{path}` has no checkpoint to go on from; start from its weights with `--init-from {path}`"
+            )
+        run.change_config(config)
     if run.has_ended():
         logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", path)
         return run.result() | {"run": str(path)}
@@ -86,12 +113,51 @@ def resume(path: Path, *, device: str | None = None, root: str | None = None, qu
 def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Trainer:
     torch.manual_seed(config.seed)
     built = build(config, graph, device, folder=run.path / HISTORIES, cache=default_cache())
+    if (weights := run.load_initial()) is not None:
+        _load_initial(built.model, weights)
     trainer = Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
     metric, _ = find_metric(config.trainer.metric, built.graph.task)
     # on a GPU, whether a step is replayed is decided batch by batch
     replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
     run.save_chosen({"device": str(device), "metric": metric} | replay | config.model.chosen())
     return trainer
+
+
+def extended(config: Config, epochs: int, path: Path) -> Config:
+    """Returns a configuration with more epochs; refuses one with which a run could not have started the same way.
+
+    Args:
+        config: The configuration of the run.
+        epochs: The new number of epochs.
+        path: The run folder.
+    """
+    options = config.trainer
+    instead = f"start from its best weights with `lazygnn train --init-from {path}`"
+    if epochs < options.epochs:
+        raise ConfigError(f"`epochs` is {epochs}, but run `{path}` has {options.epochs} already; give more")
+    if options.schedule != "constant":
+        raise ConfigError(
+            f"the learning rate of run `{path}` ends with its {options.epochs} epochs (`schedule` is "
+            f"{options.schedule}), so it cannot go on; {instead}"
+        )
+    if options.epochs % options.eval_every:
+        raise ConfigError(
+            f"run `{path}` was evaluated at its end, after {options.epochs} epochs, where a longer run with "
+            f"`eval_every={options.eval_every}` is not, so it cannot go on; {instead}"
+        )
+    trainer = check_options(type(options), {**options.model_dump(), "epochs": epochs})
+    return config.model_copy(update={"trainer": trainer})
+
+
+def _load_initial(model: Model, weights: dict[str, Tensor]) -> None:
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"the weights of `--init-from` do not fit this model: {reason}; "
+            "use a method and options with the same layers, and a graph with the same features and classes"
+        ) from error
 
 
 def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from lazygnn.methods import (
 from lazygnn.methods.base import Method, Place
 from lazygnn.methods.build import Built, build, build_model, method_options, place_graph
 from lazygnn.methods.recipes import (
+    derive,
     find_method,
     methods_with,
     read_config,
@@ -46,6 +47,7 @@ __all__ = [
     "Place",
     "build",
     "build_model",
+    "derive",
     "find_method",
     "method_options",
     "methods_with",

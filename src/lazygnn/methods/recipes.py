@@ -88,6 +88,30 @@ def resolve(
     return check_options(Config, {"method": method, "dataset": dataset, **groups, **run})
 
 
+def derive(config: Config, values: Mapping[str, Any], *, method: str | None = None, **run: Any) -> Config:
+    """Returns a configuration that differs from another in some values.
+
+    Args:
+        config: The other configuration.
+        values: Options by name.
+        method: Another method; options that it does not have are dropped.
+        run: Other values of `dataset`, `seed`, `device` and `root`.
+    """
+    method = config.method if method is None else method
+    groups: dict[str, type[Options]] = {"trainer": TrainerOptions, "model": find_method(method).options}
+    _check_owner(values, method)
+    # refuses unknown names and wrong values
+    split_options(values, groups)
+    kept = config.trainer.model_dump() | config.model.model_dump()
+    known = {name for options in groups.values() for name in options.model_fields}
+    merged = {name: "none" if value is None else value for name, value in kept.items() if name in known}
+    typed = split_options(merged | dict(values), groups)
+    for name, reason in typed["model"].ignored().items():
+        if name in values:
+            raise ConfigError(reason)
+    return check_options(Config, {**dict(config), "method": method, **typed, **run})
+
+
 def read_config(record: Mapping[str, Any]) -> Config:
     """Returns the configuration that `Config.record` wrote; options that were renamed since get their new names."""
     groups: dict[str, type[Options]] = {"trainer": TrainerOptions}

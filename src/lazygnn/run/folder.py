@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safetensors", "result.json", "curves.png"
 CHECKPOINTS, HISTORIES, CHOSEN = "checkpoints", "histories", "chosen.json"
+# weights that training starts from, if they are not drawn
+INITIAL = "initial.safetensors"
 # in a folder of several runs
 SEEDS = "seeds.json"
 
@@ -70,10 +72,27 @@ class Run:
         """Reads the values that were chosen for options left open; empty before the model is built."""
         return read_json(self.path / CHOSEN) if (self.path / CHOSEN).is_file() else {}
 
+    def change_config(self, config: Config) -> None:
+        """Replaces the configuration of a run that is to be trained longer; its result is not valid any more."""
+        # a crash in between leaves a run that has not ended
+        (self.path / RESULT).unlink(missing_ok=True)
+        write_file(self.path / CONFIG, (config.record() + "\n").encode())
+
     def save_weights(self, weights: dict[str, Tensor]) -> None:
         """Writes the best weights."""
-        # `save_file` would make them readable for the owner only
-        write_file(self.path / WEIGHTS, save({name: value.contiguous().cpu() for name, value in weights.items()}))
+        self._write_weights(WEIGHTS, weights)
+
+    def save_initial(self, weights: dict[str, Tensor]) -> None:
+        """Writes the weights that training starts from."""
+        self._write_weights(INITIAL, weights)
+
+    def load_initial(self) -> dict[str, Tensor] | None:
+        """Reads the weights that training starts from; `None` if they are drawn."""
+        path = self.path / INITIAL
+        try:
+            return load_file(path) if path.is_file() else None
+        except (OSError, SafetensorError, ValueError) as error:
+            raise CheckpointError(f"cannot read `{path}`: {error}; restore it from a backup") from error
 
     def load_weights(self) -> dict[str, Tensor]:
         """Reads the best weights; before training has ended, those of the last checkpoint, with a warning."""
@@ -120,6 +139,10 @@ class Run:
             return True
         except CheckpointError:
             return False
+
+    def _write_weights(self, name: str, weights: dict[str, Tensor]) -> None:
+        # `save_file` would make them readable for the owner only
+        write_file(self.path / name, save({name: value.contiguous().cpu() for name, value in weights.items()}))
 
     def _write_json(self, name: str, content: dict[str, Any]) -> None:
         write_file(self.path / name, (json.dumps(content, indent=2) + "\n").encode())
