@@ -589,3 +589,11 @@ def test_a_run_is_trained_longer_or_fine_tuned(lazygnn: Command, dataset: Path) 
     assert lazygnn("train", "mlp", dataset, *QUICK, "--seeds", 1, "--out", "seeds", "--quiet").status == 0
     refused = lazygnn("train", "--resume", "seeds", "--set", "epochs=9")
     assert_one_line(refused, "`seeds` holds several runs; extend one of them, such as `seeds/seed-0`")
+
+
+def test_export_writes_a_folder(lazygnn: Command, trained: Path) -> None:
+    done = lazygnn("export", trained, "--out", "plain")
+    assert (done.status, done.out) == (0, "")
+    assert "use it with `python plain/model.py graph.npz predictions.npy`" in done.err
+    assert json.loads(Path("plain/model.json").read_text())["class_names"] == ["ant", "bee", "cat"]
+    assert_one_line(lazygnn("export", trained, "--out", "plain"), "`plain` exists; choose another `--out` or remove it")

@@ -17,6 +17,7 @@ from lazygnn.commands.comparison import check_split, compare_runs
 from lazygnn.commands.doctor import installation_table
 from lazygnn.commands.embedding import write_embeddings
 from lazygnn.commands.evaluation import evaluate_by_metrics
+from lazygnn.commands.exporting import CODE, export_run
 from lazygnn.commands.listing import list_methods, list_options
 from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.preparation import describe_parts
@@ -264,6 +265,17 @@ def embed(
     """Writes the embedding of every node: the values that the last layer reads."""
     count, width = write_embeddings(run, out, graph, device=device, root=root)
     _say(f"wrote {count} embeddings with {width} channels to {out}")
+
+
+@app.command()
+def export(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="New folder for the weights, a description and model.py.")],
+    root: RunRootOption = None,
+) -> None:
+    """Writes the weights and a file of plain PyTorch that predicts with them, without this package."""
+    export_run(run, out, root=root)
+    _say(f"wrote {out}; use it with `python {out / CODE} graph.npz predictions.npy`")
 
 
 @app.command()

@@ -40,8 +40,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": LIBRARY,
     "training": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops"},
     "run": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops", "training"},
+    "export": set(),
     "tuning": LIBRARY | {"methods", "training"},
-    "commands": LIBRARY | {"correct_smooth", "methods", "training", "run", "tuning"},
+    "commands": LIBRARY | {"correct_smooth", "methods", "training", "run", "tuning", "export"},
     "cli": {
         "errors",
         "config",

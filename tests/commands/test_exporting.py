@@ -1,0 +1,69 @@
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from lazygnn import commands
+from lazygnn.commands.exporting import EXPORTED, export_run
+from lazygnn.config import Config
+from lazygnn.errors import ConfigError
+from lazygnn.export import plain
+
+Configure = Callable[..., Config]
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{method: {} for method in EXPORTED},
+    "lazygnn, batch norm": {"norm": "batch", "mlp_layers": 3, "num_parts": 2, "partition": "random"},
+    "lazygnn, steps": {"eval_layers": 3, "normalize_features": True},
+    "lazygnn, head": {"prop_channels": 5},
+    "gcn, layer norm": {"norm": "layer", "num_layers": 3},
+    "graphsage, batch norm": {"norm": "batch", "normalize_features": True},
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_plain_file_computes_the_outputs_of_the_run(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], name: str, configure: Configure
+) -> None:
+    commands.train(configure(dataset, name.split(",")[0], lr=0.05, **VARIANTS[name]), tmp_path / "run", quiet=True)
+    expected, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    description = export_run(tmp_path / "run", tmp_path / "out")
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["model.json", "model.py", "weights.safetensors"]
+    assert json.loads((tmp_path / "out" / "model.json").read_text()) == description
+    network = plain.load(tmp_path / "out")
+    x, edges = torch.from_numpy(block_arrays["x"]), torch.from_numpy(block_arrays["edge_index"])
+    # both solve for the fixed point to a tolerance
+    error = 1e-3 if description.get("tolerance") else 1e-5
+    torch.testing.assert_close(network(x, edges), expected, rtol=error, atol=error)
+    torch.testing.assert_close(network.predict(x, edges), expected.softmax(dim=1), rtol=error, atol=error)
+    with pytest.raises(ValueError, match=r"`x` has shape \(60, 2\); give \[nodes, 3\]"):
+        network(x[:, :2], edges)
+
+
+def test_the_plain_file_runs_without_this_library(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    commands.train(configure(dataset), tmp_path / "run", quiet=True)
+    export_run(tmp_path / "run", tmp_path / "out")
+    # a module of that name that fails to import stands before any installed one
+    (tmp_path / "out" / "lazygnn.py").write_text("raise ImportError('lazygnn was imported')")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    call = [sys.executable, "model.py", str(dataset), "predictions.npy"]
+    subprocess.run(call, cwd=tmp_path / "out", env=environment, check=True)
+    expected, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    found = np.load(tmp_path / "out" / "predictions.npy")
+    np.testing.assert_allclose(found, expected.softmax(dim=1), atol=1e-3)
+
+
+def test_other_methods_and_folders_in_use_are_refused(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    commands.train(configure(dataset, "sgc"), tmp_path / "run", quiet=True)
+    with pytest.raises(ConfigError, match=r"`sgc` cannot be exported; methods that can: mlp, appnp, appnp-gas"):
+        export_run(tmp_path / "run", tmp_path / "out")
+    with pytest.raises(ConfigError, match=r"`.*run` exists; choose another `--out` or remove it"):
+        export_run(tmp_path / "run", tmp_path / "run")
+    assert not (tmp_path / "out").exists()
