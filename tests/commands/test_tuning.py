@@ -16,6 +16,7 @@ from lazygnn.config import read_options
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.methods import resolve
+from lazygnn.run.saving import Interrupted
 from lazygnn.tuning.space import read_space
 from lazygnn.tuning.study import JOURNAL, Study
 
@@ -99,6 +100,15 @@ def test_a_search_that_is_killed_loses_and_doubles_no_trial(misleading: Path, tm
     }
     more = commands.resume_tuning(tmp_path / "killed", trials=6)
     assert more["complete"] + more["pruned"] == 6
+
+
+def test_an_interruption_keeps_what_was_found(misleading: Path, tmp_path: Path) -> None:
+    def stop(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"stopped by SIGINT; .* resume it with `lazygnn tune --resume .*/tune`$"):
+        commands.tune("mlp", misleading.name, QUICK, out=tmp_path / "tune", trials=2, device="cpu", tell=stop)
+    assert commands.resume_tuning(tmp_path / "tune")["complete"] == 2
 
 
 def test_the_time_ends_a_search_before_a_trial_starts(misleading: Path, tmp_path: Path) -> None:

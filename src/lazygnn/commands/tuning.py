@@ -2,6 +2,7 @@
 
 import json
 import math
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.files import write_file
 from lazygnn.graph import Graph
 from lazygnn.run.folder import RESULT, read_json
+from lazygnn.run.saving import Interrupted
 from lazygnn.training.metrics import find_metric
 from lazygnn.tuning.space import find_space, nearest_values, read_space, write_space
 from lazygnn.tuning.study import Asked, Study, Tried, check_pruner, load_optuna, locked
@@ -133,9 +135,12 @@ def _search(
         running = (
             run_here(study, subject, graph, following) if jobs == 1 else run_in_workers(study, subject, jobs, following)
         )
-        for number in running:
-            ended = next(trial for trial in study.tried() if trial.number == number)
-            tell(_describe(ended, study.best()))
+        try:
+            for number in running:
+                ended = next(trial for trial in study.tried() if trial.number == number)
+                tell(_describe(ended, study.best()))
+        except KeyboardInterrupt:
+            raise Interrupted(signal.SIGINT, folder, "tune") from None
         return _finish(folder, subject, default, study, graph)
 
 

@@ -26,6 +26,8 @@ from torch import Tensor, nn
 class Affine(nn.Module):
     """`x W + b`, with a weight of shape [in, out]."""
 
+    bias: nn.Parameter | None
+
     def __init__(self, in_channels: int, out_channels: int, bias: bool = True) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(in_channels, out_channels))

@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):
-    """A signal has stopped the training; the run is saved."""
+    """A signal has stopped the training, or a search; the run is saved."""
 
-    def __init__(self, signum: int, run: Path) -> None:
+    def __init__(self, signum: int, run: Path, command: str = "train") -> None:
         name = signal.Signals(signum).name
-        super().__init__(f"stopped by {name}; the run is saved, resume it with `lazygnn train --resume {run}`")
+        super().__init__(f"stopped by {name}; the run is saved, resume it with `lazygnn {command} --resume {run}`")
         self.signum = signum
 
 
