@@ -43,18 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": set(),
     "tuning": LIBRARY | {"methods", "training"},
     "commands": LIBRARY | {"correct_smooth", "methods", "training", "run", "tuning", "export"},
-    "cli": {
-        "errors",
-        "config",
-        "data",
-        "history",
-        "partitioning",
-        "correct_smooth",
-        "methods",
-        "run",
-        "tuning",
-        "commands",
-    },
+    "cli": {"errors", "config", "data", "history", "partitioning", "correct_smooth", "methods", "run", "commands"},
 }
 # these may import everything
 ENTRY_POINTS = {"__init__", "__main__"}

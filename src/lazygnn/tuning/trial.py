@@ -74,14 +74,11 @@ def run_trial(subject: Subject, graph: Graph, values: Mapping[str, Any], report:
     config = subject.config(values, graph)
     torch.manual_seed(config.seed)
     built = build(config, graph, subject.device, cache=default_cache())
-    best = float("-inf")
+    trainer = Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
 
     def on_epoch(epoch: EpochReport) -> None:
-        nonlocal best
-        if epoch.scores is not None:
-            best = max(best, epoch.scores["val"])
-            if report(epoch.epoch, best):
-                raise Pruned
+        if epoch.scores is not None and report(epoch.epoch, trainer.best.scores["val"]):
+            raise Pruned
 
-    trainer = Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed, on_epoch=on_epoch)
+    trainer.on_epoch = on_epoch
     return trainer.fit().scores["val"]
