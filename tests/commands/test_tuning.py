@@ -1,8 +1,5 @@
 import json
-import os
-import signal
-import subprocess
-import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from lazygnn.methods import resolve
 from lazygnn.run.saving import Interrupted
 from lazygnn.tuning.space import read_space
 from lazygnn.tuning.study import JOURNAL, Study
+from tests.processes import start_command
 
 pytest.importorskip("optuna")
 QUICK: dict[str, Any] = {"epochs": 30, "hidden_channels": 16, "eval_every": 5}
@@ -69,27 +67,25 @@ def test_a_search_that_is_killed_loses_and_doubles_no_trial(misleading: Path, tm
     long = QUICK | {"epochs": 60, "eval_every": 1}
     whole = commands.tune("mlp", misleading.name, long, out=tmp_path / "whole", trials=5, device="cpu")
     options = [f"--set={name}={value}" for name, value in long.items()]
-    call = [sys.executable, "-m", "lazygnn", "tune", "mlp", str(misleading), *options, "--out", "killed"]
-    process = subprocess.Popen(
-        [*call, "--trials", "5", "--device", "cpu"], cwd=tmp_path, stderr=subprocess.PIPE, text=True, env=os.environ
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("trial 1:"):
-            break
+    killed, printed = tmp_path / "killed", tmp_path / "printed"
+    arguments = ["tune", "mlp", str(misleading), *options, "--out", str(killed), "--trials", "5", "--device", "cpu"]
+    process = start_command(arguments, printed, {"OMP_NUM_THREADS": "1"})
+    while not printed.is_file() or "trial 1:" not in printed.read_text():
+        assert process.is_alive(), printed.read_text()
+        time.sleep(0.005)
     # the next trial has started when the journal has grown
-    size = (tmp_path / "killed" / JOURNAL).stat().st_size
-    while (tmp_path / "killed" / JOURNAL).stat().st_size < size + 4000:
-        assert process.poll() is None
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stderr.close()
-    running = journal_of(tmp_path / "killed").interrupted()
-    ended = journal_of(tmp_path / "killed").tried()
+    size = (killed / JOURNAL).stat().st_size
+    while (killed / JOURNAL).stat().st_size < size + 4000:
+        assert process.is_alive()
+        time.sleep(0.001)
+    process.kill()
+    process.join()
+    running = journal_of(killed).interrupted()
+    ended = journal_of(killed).tried()
     assert 2 <= len(ended) < 5
     assert len(running) == 1
-    again = commands.resume_tuning(tmp_path / "killed")
-    tried = journal_of(tmp_path / "killed").tried()
+    again = commands.resume_tuning(killed)
+    tried = journal_of(killed).tried()
     assert [trial.number for trial in tried] == list(range(5))
     assert tried[: len(ended)] == ended
     assert tried[running[0].number].values == running[0].values
@@ -98,7 +94,7 @@ def test_a_search_that_is_killed_loses_and_doubles_no_trial(misleading: Path, tm
     assert {name: again[name] for name in ("val", "trial", "options")} == {
         name: whole[name] for name in ("val", "trial", "options")
     }
-    more = commands.resume_tuning(tmp_path / "killed", trials=6)
+    more = commands.resume_tuning(killed, trials=6)
     assert more["complete"] + more["pruned"] == 6
 
 

@@ -1,6 +1,3 @@
-import multiprocessing
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +7,7 @@ from lazygnn.tunable import Choices
 from lazygnn.tuning.study import Asked, Study
 from lazygnn.tuning.trial import Subject
 from lazygnn.tuning.workers import run_here, run_in_workers
+from tests import processes
 
 pytest.importorskip("optuna")
 
@@ -34,29 +32,36 @@ def test_a_trial_that_diverges_has_failed_and_the_search_goes_on(study: Study, s
     assert "lower `lr`" in str(failed.reason)
 
 
+class Recorded:
+    """Starts processes, and remembers them."""
+
+    def __init__(self) -> None:
+        self.context, self.started = processes.context(), list[Any]()
+        self.Pipe = self.context.Pipe
+
+    def Process(self, *args: Any, **kwargs: Any) -> Any:
+        self.started.append(self.context.Process(*args, **kwargs))
+        return self.started[-1]
+
+
 def test_workers_find_what_this_process_finds_and_one_that_is_killed_fails_its_trial_alone(
     study: Study, subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reported, context, started = study.report, multiprocessing.get_context("spawn"), list[Any]()
-    spawn = context.Process
-
-    def process(*args: Any, **kwargs: Any) -> Any:
-        started.append(spawn(*args, **kwargs))
-        return started[-1]
+    reported, recorded = study.report, Recorded()
 
     def kill_the_first(number: int, step: int, score: float) -> bool:
         if number == 0:
-            os.kill(started[0].pid, signal.SIGKILL)
-            started[0].join()
+            recorded.started[0].kill()
+            recorded.started[0].join()
         return reported(number, step, score)
 
-    monkeypatch.setattr(context, "Process", process)
+    monkeypatch.setattr("lazygnn.tuning.workers.get_context", lambda _: recorded)
     monkeypatch.setattr(study, "report", kill_the_first)
     assert sorted(run_in_workers(study, subject, 2, following(study, 5))) == [0, 1, 2, 3, 4]
     failed, *others = study.tried()
     assert (failed.outcome, failed.reason) == ("failed", "the process of the trial was killed")
     assert [trial.outcome for trial in others] == ["complete"] * 4
-    assert not any(process.is_alive() for process in started)
+    assert not any(process.is_alive() for process in recorded.started)
     list(run_here(study, subject, subject.load(), following(study, 4)))
     scores = [{(trial.values["lr"], trial.score) for trial in part} for part in (others, study.tried()[5:])]
     assert scores[0] & scores[1]

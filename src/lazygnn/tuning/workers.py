@@ -1,10 +1,10 @@
 """Runs trials in this process, or in several: workers train, and this process alone writes the journal."""
 
-import multiprocessing
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -47,7 +47,7 @@ def run_in_workers(study: Study, subject: Subject, jobs: int, following: Next) -
 
     A worker whose parent is gone ends after the next epoch that it reports.
     """
-    context = multiprocessing.get_context("spawn")
+    context = get_context("spawn")
     threads = max(torch.get_num_threads() // jobs, 1)
     workers: dict[Any, Any] = {}
     busy: dict[Any, Asked] = {}
