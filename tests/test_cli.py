@@ -22,7 +22,7 @@ from lazygnn.methods import resolve
 
 Arrays = dict[str, Any]
 KEYS = {"method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"}
-KEYS |= {"peak_memory_mib", "run"}
+KEYS |= {"seconds", "eval_seconds", "peak_memory_mib", "run"}
 QUICK = ("--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu")
 
 

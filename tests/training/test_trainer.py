@@ -14,6 +14,7 @@ from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods import METHODS, build, resolve
+from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.propagation import NoPropagation
@@ -338,3 +339,39 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_batches(block_graph: Graph) -
     # a learning rate that changes no weight, so that every batch sees the same model
     Trainer(model, loader, block_graph, options(epochs=2, lr=1e-30), on_epoch=reports.append).fit()
     assert [report.loss for report in reports] == pytest.approx([expected, expected], rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["lazygnn", "lazygnn-deep"])
+def test_epochs_are_validated_by_estimates_and_the_result_is_exact(
+    monkeypatch: pytest.MonkeyPatch, block_graph: Graph, method: str
+) -> None:
+    estimated: list[bool] = []
+
+    def watched(model: Model, *args: Any, **options: Any) -> dict[str, float]:
+        estimated.append(any(getattr(each, "estimates", False) for each in model.modules()))
+        return evaluate(model, *args, **options)
+
+    monkeypatch.setattr("lazygnn.training.trainer.evaluate", watched)
+    config = resolve(method, "block", {"epochs": 4, "hidden_channels": 8})
+    built = build(config, block_graph)
+    result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
+    assert estimated == [True] * 4 + [False]
+    assert result.scores == evaluate(built.model, built.graph)
+    assert result.eval_seconds > 0
+
+
+def test_a_model_without_a_fixed_point_is_not_evaluated_twice(
+    monkeypatch: pytest.MonkeyPatch, block_graph: Graph
+) -> None:
+    calls: list[Model] = []
+
+    def watched(model: Model, *args: Any, **options: Any) -> dict[str, float]:
+        calls.append(model)
+        return evaluate(model, *args, **options)
+
+    monkeypatch.setattr("lazygnn.training.trainer.evaluate", watched)
+    config = resolve("appnp", "block", {"epochs": 4})
+    built = build(config, block_graph)
+    result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
+    assert len(calls) == 4
+    assert result.scores == evaluate(built.model, built.graph)

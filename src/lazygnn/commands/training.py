@@ -127,6 +127,8 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
         "best_epoch": fit.best_epoch,
         # not the mean: the first epochs compile and capture
         "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
+        "seconds": fit.seconds + fit.eval_seconds,
+        "eval_seconds": fit.eval_seconds,
     }
     device = trainer.model.device
     result = make_result(config, metric, fit.scores, trained=trained, device=device, path=run.path)
