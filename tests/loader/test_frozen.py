@@ -9,8 +9,9 @@ from torch import Tensor
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.loader import FrozenNeighborLoader, FrozenSaintLoader, SaintLoader
+from lazygnn.loader.sampled import SampledLoader
 from lazygnn.propagation import Drift, LazyPropagation, Mix
-from tests.helpers import open_float64, random_rows
+from tests.helpers import exact_solution, open_float64, random_rows
 
 ALPHA = 0.1
 SUBGRAPHS: dict[str, Any] = {"sampler": "walk", "num_samples": 5, "coverage": 5}
@@ -182,3 +183,48 @@ def test_stored_gradients_of_the_halo_come_over_the_edges_that_were_drawn(graph:
     dense = batch.adjs[0].to_dense()
     expected = dense[:, :15].T @ grad + dense[:, 15:] @ stored[batch.nodes[15:]]
     torch.testing.assert_close(x_in.grad, (1 - ALPHA) * expected + ALPHA * grad, rtol=0, atol=1e-12)
+
+
+def passes(loader: SampledLoader, x_in: Tensor, alpha: float, num_epochs: int) -> Tensor:
+    """Returns what is stored after lazy passes with an input that does not change."""
+    features = open_float64(60, 3, Drift())
+    prop = LazyPropagation(alpha, features)
+    features.push(torch.arange(60), x_in, x_in)
+    with torch.no_grad():
+        for _ in range(num_epochs):
+            for batch in loader:
+                prop(x_in[batch.targets], batch)
+    return features.values.read(torch.arange(60))
+
+
+def test_passes_over_subgraphs_reach_the_fixed_point(graph: Graph) -> None:
+    x_in = random_rows(60, 3, 0)
+    loader = FrozenSaintLoader(graph, 2, sampler="node", num_samples=6, coverage=5)
+    exact = exact_solution(graph.adj, x_in, 0.5)
+    torch.testing.assert_close(passes(loader, x_in, 0.5, 30), exact, rtol=0, atol=1e-6)
+
+
+def test_passes_with_the_edge_weights_of_graphsaint_would_grow_without_bound(graph: Graph) -> None:
+    """The reason for the halo; in a single pass these weights are unbiased."""
+    x_in, exact = random_rows(60, 3, 0), exact_solution(graph.adj, random_rows(60, 3, 0), ALPHA)
+    errors = []
+    for kind in (SaintLoader, FrozenSaintLoader):
+        stored = passes(kind(graph, 2, sampler="node", num_samples=6, coverage=50), x_in, ALPHA, 25)
+        errors.append(float((stored - exact).norm() / exact.norm()))
+    assert errors[0] > 1e3
+    assert errors[1] < 0.05
+
+
+def test_passes_over_sampled_neighbors_stay_near_the_fixed_point(graph: Graph) -> None:
+    """In units of the roots of the degrees, no row grows beyond the largest input, however many passes there are."""
+    x_in, roots = random_rows(60, 3, 0), graph.degree.to(torch.float64).sqrt().unsqueeze(1)
+    exact = exact_solution(graph.adj, x_in, ALPHA)
+
+    def error(count: int) -> float:
+        stored = passes(FrozenNeighborLoader(graph, 2, [count], batch_size=20), x_in, ALPHA, 20)
+        assert float((stored / roots).abs().max()) <= float((x_in / roots).abs().max()) + 1e-6
+        return float((stored - exact).norm() / exact.norm())
+
+    one, four, everyone = error(1), error(4), error(-1)
+    assert one > four > everyone
+    assert everyone < 0.02

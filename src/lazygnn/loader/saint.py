@@ -93,7 +93,7 @@ class SaintLoader(SampledLoader):
 
     def __len__(self) -> int:
         """Returns the number of subgraphs with as many nodes as the graph, if all nodes drawn were different."""
-        per_sample = {"node": 1, "edge": 2, "walk": 1 + self.walk_length}[self.sampler]
+        per_sample = nodes_per_sample(self.sampler, self.walk_length)
         return math.ceil(self.graph.num_nodes / (self.num_samples * per_sample))
 
     def draw(self, position: int, generator: torch.Generator) -> Batch:  # noqa: ARG002
@@ -193,6 +193,11 @@ class SaintLoader(SampledLoader):
         self._local.clear()
         inside = col >= 0
         return block.row_index()[inside], col[inside], block.value[inside]
+
+
+def nodes_per_sample(sampler: str, walk_length: int) -> int:
+    """Returns the nodes that one draw of a sampler adds, if all are different."""
+    return {"node": 1, "edge": 2}.get(sampler, 1 + walk_length)
 
 
 def _without_loops(adj: Adjacency) -> Csr:
