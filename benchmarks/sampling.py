@@ -26,8 +26,9 @@ from lazygnn.methods import build, resolve
 from lazygnn.ops import Csr
 from lazygnn.training import EpochReport, Trainer
 
-# drawn batches that steps are measured on
-NUM_BATCHES = 4
+# drawn batches that steps are measured on, and draws for each epoch of them
+NUM_BATCHES = 2
+DRAWS_PER_EPOCH = 4
 COLUMNS = {
     "sampler": "sampler",
     "draw, ms": "draw ms",
@@ -82,6 +83,7 @@ def main(
     folder: Path = RESULTS,
 ) -> Report:
     """Measures the samplers in turn, each on the graph in the memory of the device."""
+    epochs = -(-repeats // DRAWS_PER_EPOCH)
     chosen = choose(only, samplers(shape.num_nodes), "sampler")
     graph = load(shape, device, root).to(device)
     report = Report(
@@ -96,14 +98,14 @@ def main(
             "nodes",
             "threads": torch.get_num_threads(),
             "draw, ms": f"mean of {repeats} draws, with the measurements of gradients of `mvs-gnn` among them",
-            "step, ms": f"forward and backward pass and update, median over {repeats} epochs of {NUM_BATCHES} batches",
+            "step, ms": f"forward and backward pass and update, median over {epochs} epochs of {NUM_BATCHES} batches",
             "before training, s": "the first draw, which counts subgraphs for the weights of GraphSAINT",
             "nodes, entries": "distinct nodes of a batch and stored entries of its matrices",
             "check": "nodes are distinct, every entry is one of the graph, features and labels are those of the nodes",
         },
     )
     for name, sampler in chosen.items():
-        quiet = {"eval_every": 10_000, "diagnose_every": 0, "epochs": repeats + 1}
+        quiet = {"eval_every": 10_000, "diagnose_every": 0, "epochs": epochs + 1}
         config = resolve(sampler.method, shape.name, quiet | sampler.values, graph=graph, use_recipe=False)
         about = {option: getattr(config.model, option) for option in sampler.described_by}
         settings = ", ".join(f"{option} {'all' if value is None else value}" for option, value in about.items())
