@@ -26,8 +26,8 @@ NUM_NODES = 2_000
 LEARNING = [method for method in METHODS if method != "label-propagation"]
 # a further training of a method, with another loader
 LOADERS: dict[str, dict[str, Any]] = {
-    "lazygnn, neighbor": {"loader": "neighbor", "batch_size": 1000},
-    "lazygnn, saint": {"loader": "saint", "num_samples": 400, "coverage": 5},
+    "lazygnn, neighbor": {"loader": "neighbor", "batch_size": 400},
+    "lazygnn, saint": {"loader": "saint", "num_samples": 200, "coverage": 5},
 }
 # values that keep the recipes small
 SMALL: dict[str, Any] = {"epochs": 3, "eval_every": 3, "diagnose_every": 0, "num_layers": 2, "hidden_channels": 16}
