@@ -72,3 +72,5 @@ def test_every_method_with_a_rule_has_a_row_and_every_row_can_be_resolved(traine
     depth.main(1, list(depth.CASES), ["dblp"], None, "cpu", 2)
     exact = [config for config in trained if getattr(config.model, "exact", False)]
     assert [config.model.num_layers for config in exact] == [10]  # type: ignore[attr-defined]
+    loaders = [getattr(config.model, "loader", "cluster") for config in trained]
+    assert (loaders.count("neighbor"), loaders.count("saint")) == (1, 1)

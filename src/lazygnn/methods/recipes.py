@@ -10,7 +10,7 @@ from lazygnn.config import Config, Options, TrainerOptions, check_options, neare
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import Facts, Method
-from lazygnn.methods.rule import rule
+from lazygnn.methods.rule import batch_sizes, rule
 
 
 def find_method(name: str) -> Method[Any]:
@@ -32,12 +32,13 @@ def methods_with(option: str) -> list[str]:
 def recipe(method: str, dataset: str, *, graph: Graph | None = None, values: Mapping[str, Any] = {}) -> dict[str, Any]:
     """Returns the published or tuned values for a method on a data set.
 
-    Without any, the values follow from the graph by `rule`. Without a graph they are those of the `default` table.
+    Without any, the values follow from the graph by `rule`. Without a graph they are those of the `default` table. The
+    size of sampled batches follows from the graph in any case.
     """
     tables = _recipes(method)
     name = _table_for(dataset, tables)
     if name != "default" or graph is None or find_method(method).adapt is None:
-        return tables[name]
+        return tables[name] if graph is None else batch_sizes(graph.num_nodes, values) | tables[name]
     return rule(find_method(method), Facts.of(graph), values)
 
 
