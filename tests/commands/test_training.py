@@ -1,3 +1,4 @@
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,29 @@ def test_multi_label_and_regression_tasks_are_trained(
         assert result["test"] > 0.3
         again = commands.evaluate_run(tmp_path / name, device="cpu")
         assert scores(again) == scores(result)
+
+
+def test_large_numbers_are_learned_standardized_and_scored_in_their_own_units(
+    tmp_path: Path, block_arrays: Arrays, configure: Configure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    y = 5e4 + 1e3 * block_arrays["y"]
+    np.savez(tmp_path / "numbers.npz", **block_arrays | {"y": y.astype(np.float64)}, task="regression")
+    config = configure(tmp_path / "numbers.npz", epochs=40, dropout=0.0, lr=0.1, metric="mae")
+    result = commands.train(config, tmp_path / "run")
+    assert "targets are standardized in training; predictions and scores stay in their own" in capsys.readouterr().err
+    assert 10 < result["test"] < 600
+    outputs, graph, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    test = graph.masks["test"]
+    assert float((outputs - graph.y)[test].abs().mean()) == pytest.approx(result["test"])
+    chosen = json.loads((tmp_path / "run" / "chosen.json").read_text())
+    train = y[block_arrays["train_mask"]]
+    assert chosen["target_center"] == pytest.approx([train.mean()])
+    assert chosen["target_scale"] == pytest.approx([train.std()])
+    config = configure(tmp_path / "numbers.npz", epochs=1, standardize_targets=False)
+    plain = commands.train(config, tmp_path / "plain")
+    assert "standardized" not in capsys.readouterr().err
+    assert "target_center" not in json.loads((tmp_path / "plain" / "chosen.json").read_text())
+    assert scores(commands.evaluate_run(tmp_path / "plain", device="cpu")) == scores(plain)
 
 
 @pytest.fixture

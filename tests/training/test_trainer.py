@@ -174,6 +174,20 @@ def test_the_metric_decides_which_weights_are_best(metric: str, best: int, found
     assert int(model.steps) == best
 
 
+def test_the_lowest_error_is_best() -> None:
+    at = np.arange(12)
+    y = np.stack((at, -at), axis=1) + 0.5
+    graph = Graph.from_edges(np.stack((at, at[::-1])), np.ones((12, 3)), y, train_mask=at >= 4, val_mask=at < 4)
+
+    class Offset(Scripted):
+        def infer(self, graph: Graph) -> Tensor:
+            return graph.y + [3.0, 0.5, 2.0][int(self.steps) - 1]
+
+    for metric, best in (("mae", 0.5), ("rmse", 0.5)):
+        result = Trainer(Offset([]), FullLoader(graph, 0), graph, options(epochs=3, metric=metric)).fit()
+        assert (result.best_epoch, result.scores["val"]) == (2, best)
+
+
 def test_without_validation_nodes_the_last_weights_are_kept() -> None:
     model, result, _ = fit_script([0, 8, 3, 2], splits="train", epochs=3, patience=1)
     assert (result.epochs, result.best_epoch) == (3, 3)

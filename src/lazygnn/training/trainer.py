@@ -19,8 +19,9 @@ from lazygnn.errors import CheckpointError, ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph, check_num_nodes
 from lazygnn.history import named_histories
 from lazygnn.model import Model
+from lazygnn.training.balance import balanced
 from lazygnn.training.evaluation import evaluate
-from lazygnn.training.metrics import find_metric
+from lazygnn.training.metrics import find_metric, gain
 from lazygnn.training.optimizer import learning_rate, make_optimizer, set_lr
 from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision
 from lazygnn.training.replay import Replay
@@ -91,7 +92,7 @@ class Trainer:
         check_graph(graph)
         if not isinstance(options, TrainerOptions):
             raise ConfigError(wrong_type("options", options, "give `config.trainer`, or `TrainerOptions(...)`"))
-        find_metric(options.metric, graph.task)
+        self.metric, _ = find_metric(options.metric, graph.task)
         if options.epochs > 0:
             # raises for a graph without training nodes, before any work is done
             _ = graph.num_train
@@ -103,6 +104,7 @@ class Trainer:
         for history in self.histories.values():
             check_num_nodes(history.values.num_rows, graph.num_nodes)
         self._device = next((p.device for p in model.parameters()), graph.device)
+        self.task = balanced(graph, self._device) if options.class_weight == "balanced" else graph.task
         if options.precision == "bfloat16" and self._device.type == "cpu" and (cost := cost_of_bfloat16()) > 1:
             logger.warning(
                 f"this CPU takes {cost:.1f} times as long for products in bfloat16; set `precision=float32` for speed"
@@ -253,7 +255,7 @@ class Trainer:
             for history in self.histories.values():
                 history.prefetch(batch.nodes, batch.num_targets)
             with forward_precision(self.options.precision, self._device):
-                loss = self.model.loss(batch, self.graph.task)
+                loss = self.model.loss(batch, self.task)
             if meanwhile is not None:
                 meanwhile()
             loss.backward()
@@ -295,9 +297,12 @@ class Trainer:
 
     def _keep_best(self, scores: dict[str, float]) -> None:
         # without a validation split the last weights are kept
-        if "val" not in scores or scores["val"] > self.best.scores.get("val", -math.inf):
+        if "val" not in scores or "val" not in self.best.scores or self._is_better(scores["val"]):
             weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
             self.best = Best(self.epoch, scores, weights)
+
+    def _is_better(self, score: float) -> bool:
+        return gain(self.metric, score) > gain(self.metric, self.best.scores["val"])
 
     def _is_due(self, every: int) -> bool:
         ending = self.epoch + 1 == self.options.epochs
