@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 
 from lazygnn import commands
 from lazygnn.config import Config
-from lazygnn.errors import CheckpointError, ConfigError, GraphError
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphError
 from lazygnn.graph import Graph
+from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.folder import CHECKPOINTS, RESULT, WEIGHTS, Run
 
 Arrays = dict[str, Any]
@@ -82,6 +83,32 @@ def test_a_diverging_loss_is_a_configuration_error(dataset: Path, tmp_path: Path
     # an evaluation finds it earlier
     with pytest.raises(ConfigError, match=r"the outputs of split `train` hold -?(nan|inf) .*; lower `lr` or set `clip"):
         commands.train(configure(dataset, "mlp", **diverging), tmp_path / "other", quiet=True)
+
+
+def test_the_best_weights_of_a_diverging_run_are_kept(
+    dataset: Path, tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lazygnn.training.trainer.learning_rate", lambda _, epoch: 0.01 if epoch < 4 else 1e30)
+    config = configure(dataset, "mlp", epochs=20, checkpoint_every=1)
+    with pytest.raises(DivergenceError, match=r"; the best weights, of epoch \d+, are kept$"):
+        commands.train(config, tmp_path / "run", quiet=True)
+    result = commands.evaluate_run(tmp_path / "run", device="cpu")
+    best = max(line["scores"]["val"] for line in Run.open(tmp_path / "run").log.read())
+    assert result["val"] == best
+    checkpoint = CheckpointFolder(tmp_path / "run" / CHECKPOINTS).load_latest()
+    assert checkpoint is not None
+    assert all(value.isfinite().all() for name, value in checkpoint.tensors.items() if name.startswith("model."))
+
+
+def test_nearly_constant_predictions_are_a_warning(
+    dataset: Path, tmp_path: Path, block_arrays: Arrays, configure: Configure, caplog: pytest.LogCaptureFixture
+) -> None:
+    np.savez(tmp_path / "poor.npz", **block_arrays | {"x": np.zeros((60, 2))})
+    commands.train(configure(tmp_path / "poor.npz", "mlp"), tmp_path / "poor", quiet=True)
+    assert caplog.text.count("predictions are nearly constant: class `") == 1
+    caplog.clear()
+    commands.train(configure(dataset, epochs=40, lr=0.05), tmp_path / "healthy", quiet=True)
+    assert not [record for record in caplog.records if "rising" not in record.message]
 
 
 def test_multi_label_and_regression_tasks_are_trained(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
-from lazygnn.errors import ConfigError, GraphError
+from lazygnn.errors import ConfigError, DivergenceError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods import METHODS, build, resolve
@@ -218,8 +218,25 @@ def test_zero_epochs_evaluate_the_untrained_model() -> None:
 def test_a_loss_that_is_not_a_number_ends_training() -> None:
     graph = scripted_graph()
     trainer = Trainer(Scripted([0] * 3, factor=math.nan), FullLoader(graph, 0), graph, options(epochs=2))
-    with pytest.raises(FloatingPointError, match=r"the loss is nan in epoch 1; lower `lr` or set `clip_norm`"):
+    with pytest.raises(DivergenceError, match=r"the loss is nan in epoch 1; lower `lr` or set `clip_norm`"):
         trainer.fit()
+
+
+def test_weights_that_are_not_finite_are_never_the_best() -> None:
+    class Broken(Scripted):
+        """Predicts better than before with a weight that has no effect on the outputs and is not a number."""
+
+        def infer(self, graph: Graph) -> Tensor:
+            if int(self.steps) == 2:
+                next(self.parameters()).data.fill_(math.nan)
+            return super().infer(graph)
+
+    graph, model = scripted_graph(), Broken([0, 5, 9, 9])
+    trainer = Trainer(model, FullLoader(graph, 0), graph, options(epochs=3))
+    with pytest.raises(DivergenceError, match=r"a weight is not finite in epoch 2; lower `lr` or set `clip_norm`"):
+        trainer.run()
+    assert (trainer.best.epoch, trainer.best.scores["val"]) == (1, 0.5)
+    assert all(value.isfinite().all() for value in trainer.best.weights.values())
 
 
 def test_a_metric_that_does_not_fit_is_refused_before_training(block_graph: Graph) -> None:

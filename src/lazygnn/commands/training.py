@@ -13,7 +13,7 @@ from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result
 from lazygnn.config import Config
 from lazygnn.data import load_graph
-from lazygnn.errors import ConfigError
+from lazygnn.errors import DivergenceError
 from lazygnn.graph import Graph
 from lazygnn.methods import build, read_config
 from lazygnn.model import Model
@@ -25,7 +25,8 @@ from lazygnn.run.folder import CHECKPOINTS, CURVES, HISTORIES, Run
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Saver
 from lazygnn.run.trend import still_rising
-from lazygnn.training import EpochReport, Trainer
+from lazygnn.training import EpochReport, Trainer, infer
+from lazygnn.training.constancy import describe_constant
 from lazygnn.training.metrics import find_metric
 
 logger = logging.getLogger(__name__)
@@ -122,8 +123,11 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
             )
         try:
             trainer.run()
-        except FloatingPointError as error:
-            raise ConfigError(str(error)) from error
+        except DivergenceError as error:
+            if not trainer.best.weights:
+                raise
+            run.save_weights(trainer.best.weights)
+            raise DivergenceError(f"{error}; the best weights, of epoch {trainer.best.epoch}, are kept") from error
         saver.save(trainer)
     # the last checkpoint has the content of these files
     shutil.rmtree(run.path / HISTORIES, ignore_errors=True)
@@ -137,6 +141,8 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
             f"{rise[0]:.4f} after nine tenths of the epochs, {rise[1]:.4f} at the end; "
             f"train longer, with `--set epochs={2 * config.trainer.epochs}`"
         )
+    if (constant := describe_constant(infer(trainer.model, trainer.graph), trainer.graph)) is not None:
+        logger.warning(constant)
     trained = {
         "epochs": fit.epochs,
         "best_epoch": fit.best_epoch,

@@ -12,7 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lazygnn.errors import ConfigError, GraphError
+from lazygnn.errors import ConfigError, DivergenceError, GraphError
 from lazygnn.task import ERRORS, Task, TaskKind
 from lazygnn.training.ranking import average_precision, log_odds, roc_auc
 
@@ -39,7 +39,7 @@ def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]
     """Returns the score on every split.
 
     Raises:
-        ConfigError: An output is not finite.
+        DivergenceError: An output is not finite.
         GraphError: The metric is not defined on the nodes of a split.
     """
     scores = {}
@@ -67,7 +67,7 @@ def _check_finite(logits: Tensor, split: str) -> None:
     finite = logits.isfinite()
     if not bool(finite.all()):
         wrong = logits[~finite]
-        raise ConfigError(
+        raise DivergenceError(
             f"the outputs of split `{split}` hold {float(wrong[0])} ({len(wrong)} such values), which have no score; "
             "lower `lr` or set `clip_norm`"
         )

@@ -4,7 +4,6 @@ Training can stop after any batch and be resumed from `checkpoint` with the same
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,11 +14,12 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch, Loader
 from lazygnn.config import TrainerOptions
-from lazygnn.errors import CheckpointError, ConfigError, wrong_type
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, wrong_type
 from lazygnn.graph import Graph, check_graph, check_num_nodes
 from lazygnn.history import named_histories
 from lazygnn.model import Model
 from lazygnn.training.balance import balanced
+from lazygnn.training.divergence import LossWatch
 from lazygnn.training.evaluation import evaluate
 from lazygnn.training.metrics import find_metric, gain
 from lazygnn.training.optimizer import learning_rate, make_optimizer, set_lr
@@ -115,6 +115,7 @@ class Trainer:
         self.num_batches = 0
         self.seconds = 0.0
         self.best = Best()
+        self._watch = LossWatch()
         self._losses: list[Tensor] = []
         self._epoch_seconds = 0.0
 
@@ -163,6 +164,7 @@ class Trainer:
             "loader": self.loader.state_dict(),
             "best_epoch": self.best.epoch,
             "best_scores": self.best.scores,
+            "watch": self._watch.state_dict(),
         }
         return tensors, state
 
@@ -180,6 +182,7 @@ class Trainer:
             self.loader.load_state_dict(state["loader"])
             self.epoch, self.num_batches = state["epoch"], state["num_batches"]
             self.seconds, self._epoch_seconds = state["seconds"], state["epoch_seconds"]
+            self._watch.load_state_dict(state.get("watch", {}))
             self._losses = list(tensors["losses"].to(self.model.device))
             torch.set_rng_state(tensors["random.cpu"])
             if torch.cuda.is_available() and "random.cuda" in tensors:
@@ -215,8 +218,7 @@ class Trainer:
         self.model.train(True)
         self._train_batches()
         loss = float(torch.stack(self._losses).mean())
-        if not math.isfinite(loss):
-            raise FloatingPointError(f"the loss is {loss} in epoch {self.epoch + 1}; lower `lr` or set `clip_norm`")
+        self._watch.add(self.epoch + 1, loss)
         scores = self._evaluate() if self._is_due(self.options.eval_every) else None
         laziness = self._diagnose() if diagnose else None
         self.epoch += 1
@@ -295,9 +297,14 @@ class Trainer:
             found["drift_norm"] = max(drifts)
         return found | self.model.diagnose(self.graph)
 
+    def _has_finite_weights(self) -> bool:
+        return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())
+
     def _keep_best(self, scores: dict[str, float]) -> None:
         # without a validation split the last weights are kept
         if "val" not in scores or "val" not in self.best.scores or self._is_better(scores["val"]):
+            if not self._has_finite_weights():
+                raise DivergenceError(f"a weight is not finite in epoch {self.epoch}; lower `lr` or set `clip_norm`")
             weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
             self.best = Best(self.epoch, scores, weights)
 
