@@ -306,6 +306,21 @@ def test_evaluate_reproduces_the_result(lazygnn: Command, trained: Path) -> None
         assert done.result[key] == expected[key]
 
 
+def test_reports_are_shown_beside_the_json_line_and_written_as_a_page(
+    lazygnn: Command, trained: Path, tmp_path: Path
+) -> None:
+    done = lazygnn("evaluate", trained, "--device", "cpu", "--report")
+    assert done.status == 0
+    assert len(done.out.splitlines()) == 1
+    assert "of 20 test nodes are predicted right; the most frequent class alone" in done.err
+    assert "precision" in done.err
+    assert lazygnn("predict", trained, "--out", "sure.csv", "--device", "cpu", "--calibrated").status == 0
+    done = lazygnn("report", trained, trained, "--out", "report.html", "--device", "cpu")
+    assert (done.status, done.out, done.err) == (0, "", "wrote report.html\n")
+    assert "<h1>2 runs</h1>" in (tmp_path / "report.html").read_text()
+    assert_one_line(lazygnn("report", trained, "--out", "report.pdf"), "choose a name that ends in .html")
+
+
 def test_evaluate_prints_a_line_for_every_metric(lazygnn: Command, trained: Path) -> None:
     done = lazygnn("evaluate", trained, "--metric", "roc-auc", "--metric", "accuracy", "--device", "cpu")
     first, second = map(json.loads, done.out.splitlines())
