@@ -18,7 +18,7 @@ import pytest
 
 from lazygnn import commands
 from lazygnn.cli import main
-from lazygnn.methods import resolve
+from lazygnn.methods import recipes, resolve
 
 Arrays = dict[str, Any]
 KEYS = {"method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"}
@@ -195,9 +195,10 @@ def test_a_run_folder_holds_all_of_a_run(lazygnn: Command, dataset: Path, tmp_pa
 
 
 def test_set_overrides_the_file_and_the_file_overrides_the_recipe(
-    lazygnn: Command, dataset: Path, tmp_path: Path
+    lazygnn: Command, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset.rename(tmp_path / "cora.npz")
+    monkeypatch.setitem(recipes._SIZES, "cora", (60, 3, 3))
     (tmp_path / "options.toml").write_text("epochs = 1\nalpha = 0.4\nhidden_channels = 5\n")
     done = lazygnn(
         "train",
@@ -507,7 +508,9 @@ def test_as_a_separate_program(tmp_path: Path, block_arrays: Arrays) -> None:
     call = [sys.executable, "-m", "lazygnn", "train", "lazygnn", "block.npz", *QUICK, "--quiet"]
     done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout).keys() == KEYS
-    assert done.stderr.splitlines() == [
+    # two epochs may well predict one class alone
+    told = [line for line in done.stderr.splitlines() if "predictions are nearly constant" not in line]
+    assert told == [
         "WARNING: made 228 of 228 edges undirected; to silence this, give both directions "
         "with equal weights, or call `logging.getLogger('lazygnn').setLevel('ERROR')`"
     ]
