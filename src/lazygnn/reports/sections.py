@@ -88,7 +88,7 @@ def confusion(report: Mapping[str, Any]) -> str:
         total = max(sum(report["confusion"][row]), 1)
         cells = "".join(_cell(report["confusion"][row][column], total) for column in shown)
         body += f'<tr><th scope="row">{name}</th>{cells}</tr>'
-    caption = "Rows are the true classes, columns the predicted ones; a darker cell is a larger share of its row"
+    caption = "Rows are the true classes, columns the predicted ones; a stronger color is a larger share of its row"
     content = (
         f'<table class="matrix"><caption>{caption}</caption>'
         f'<thead><tr><th scope="col">true class</th>{head}</tr></thead><tbody>{body}</tbody></table>'

@@ -42,7 +42,7 @@ table.matrix td.zero { color: var(--soft); }
 figure { margin: .5rem 0; min-width: 0; max-width: 30rem; }
 figure svg { width: 100%; height: auto; display: block; }
 figcaption { padding-left: .3rem; }
-svg text { fill: var(--soft); font: 12px system-ui, sans-serif; }
+svg text { fill: var(--soft); font: 13.5px system-ui, sans-serif; }
 svg .grid { stroke: var(--line); stroke-width: 1; }
 svg .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
 svg .bar { fill: var(--accent); }

@@ -8,7 +8,7 @@ from typing import Any
 
 # of the drawing; the page scales it to its own width
 _WIDTH, _HEIGHT = 360, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 12, 42
+_LEFT, _RIGHT, _TOP, _BOTTOM = 72, 26, 12, 44
 NUM_COLORS = 6
 
 
@@ -110,8 +110,8 @@ def _axes(x_axis: _Axis, y_axis: _Axis, x_label: str, y_label: str) -> str:
         parts.append(f'<text x="{at}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="middle">{_short(tick)}</text>')
     middle, center = (_LEFT + _WIDTH - _RIGHT) / 2, (_TOP + _HEIGHT - _BOTTOM) / 2
     parts.append(f'<text x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{escape(x_label)}</text>')
-    turned = f'transform="rotate(-90 12 {center})" text-anchor="middle"'
-    parts.append(f'<text x="12" y="{center}" {turned}>{escape(y_label)}</text>')
+    turned = f'transform="rotate(-90 11 {center})" text-anchor="middle"'
+    parts.append(f'<text x="11" y="{center}" {turned}>{escape(y_label)}</text>')
     return "".join(parts)
 
 
