@@ -18,6 +18,7 @@ from lazygnn.commands.evaluation import evaluate_by_metrics
 from lazygnn.commands.listing import list_methods, list_options
 from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.preparation import describe_parts
+from lazygnn.commands.reporting import show_report, write_page
 from lazygnn.commands.show import show_run
 from lazygnn.config import parse_assignments, read_options
 from lazygnn.correct_smooth import CorrectAndSmooth
@@ -183,13 +184,19 @@ def evaluate(
     correct_alpha: CorrectAlphaOption = None,
     smooth_alpha: SmoothAlphaOption = None,
     scaling: ScalingOption = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Show classes, calibration and where it errs; write report.json.")
+    ] = False,
 ) -> None:
     """Evaluates the best weights of a run, exactly and without histories; prints JSON."""
     change = _correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
-    for result in evaluate_by_metrics(run, metric or [], device=device, root=root, correct_and_smooth=change):
+    place: dict[str, Any] = {"device": device, "root": root}
+    for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change, report=report):
         typer.echo(json.dumps(result))
+    if report:
+        show_report(run, Console(stderr=True))
 
 
 @app.command()
@@ -203,12 +210,16 @@ def predict(
     correct_alpha: CorrectAlphaOption = None,
     smooth_alpha: SmoothAlphaOption = None,
     scaling: ScalingOption = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Probabilities at the temperature that `evaluate --report` fitted.")
+    ] = False,
 ) -> None:
     """Writes node id, prediction and probability of every node."""
     change = _correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
-    count = write_predictions(run, out, graph, device=device, root=root, correct_and_smooth=change)
+    place: dict[str, Any] = {"device": device, "root": root}
+    count = write_predictions(run, out, graph, **place, correct_and_smooth=change, calibrated=calibrated)
     Console(stderr=True).print(f"wrote {count} predictions to {out}", highlight=False, soft_wrap=True)
 
 
@@ -216,6 +227,18 @@ def predict(
 def show(run: RunArgument) -> None:
     """Shows the resolved configuration, the training log and the result of a run."""
     show_run(run, Console())
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders that `train` wrote.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    root: RunRootOption = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Writes a page about one or several runs: summary, curves, classes, calibration, mistakes, costs, settings."""
+    write_page(runs, out, device=device, root=root)
+    Console(stderr=True).print(f"wrote {out}", highlight=False, soft_wrap=True)
 
 
 @app.command()

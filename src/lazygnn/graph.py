@@ -88,6 +88,8 @@ class Graph:
         weight = None if edge_weight is None else check_weights(edge_weight, edge_index.shape[1])
         adj, degree = normalized_adjacency(edge_index, weight, num_nodes)
         target, checked_task = check_targets(y, num_nodes, num_classes, task)
+        if num_classes is None and checked_task.kind == "single-label":
+            _warn_of_gaps(target, checked_task.num_outputs)
         given = zip(SPLITS, (train_mask, val_mask, test_mask), strict=True)
         masks = check_masks({split: mask for split, mask in given if mask is not None}, target, checked_task)
         if class_names is not None and len(class_names) != checked_task.num_outputs:
@@ -115,7 +117,9 @@ class Graph:
                 raise GraphError(
                     f"`data.{field}` has shape {tuple(mask.shape)}; choose one split, such as `mask[:, 0]`"
                 )
-        weight = fields.get("edge_weight")
+        weight, attributes = fields.get("edge_weight"), fields.get("edge_attr")
+        if attributes is not None:
+            _warn_of_attributes(tuple(attributes.shape), weighted=weight is not None)
         return Graph.from_edges(fields["edge_index"], fields["x"], y, edge_weight=weight, task=task, name=name, **masks)
 
     def __repr__(self) -> str:
@@ -277,6 +281,26 @@ def _largest(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Sorts the keys and keeps each once, with the largest of its values."""
     unique, inverse = key.unique(return_inverse=True)
     return unique, torch.zeros(len(unique), dtype=value.dtype).scatter_reduce_(0, inverse, value, "amax")
+
+
+def _warn_of_gaps(y: Tensor, num_classes: int) -> None:
+    found = torch.bincount(y[y >= 0], minlength=num_classes)
+    gaps = (found == 0).nonzero()[:, 0].tolist()
+    # a graph without any label has one class by definition
+    if gaps and len(gaps) < num_classes:
+        shown = ", ".join(map(str, gaps[:5])) + (", ..." if len(gaps) > 5 else "")
+        logger.warning(
+            f"label values have gaps: no node has {shown}, {len(gaps)} of the values from 0 to {num_classes - 1}; "
+            "number the classes without gaps, or give `num_classes` if all of them exist"
+        )
+
+
+def _warn_of_attributes(shape: tuple[int, ...], *, weighted: bool) -> None:
+    remedy = "weights are taken from `edge_weight`"
+    if not weighted:
+        column = "data.edge_attr" if len(shape) == 1 else "data.edge_attr[:, 0]"
+        remedy = f"set `data.edge_weight = {column}` if that is a weight, or remove `edge_attr`"
+    logger.warning(f"edge attributes are dropped: `edge_attr` of shape {shape} is not used; {remedy}")
 
 
 def _warn(directed: int, num_edges: int, uneven: int) -> None:

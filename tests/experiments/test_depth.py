@@ -8,7 +8,7 @@ import pytest
 from experiments import depth, grid
 from lazygnn.config import Config
 from lazygnn.graph import Graph
-from lazygnn.methods import METHODS, resolve
+from lazygnn.methods import METHODS, recipes, resolve
 
 RUN = {"commit": "1", "date": "2026", "machine": "m", "python": "3", "torch": "2"}
 
@@ -30,6 +30,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> list[Config]
 
     monkeypatch.setattr(depth, "run_grid", run)
     monkeypatch.setattr(depth, "load_graph", lambda *_: block_graph)
+    monkeypatch.setattr(recipes, "_SIZES", {})
     return configs
 
 

@@ -39,7 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "methods": LIBRARY,
     "training": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops"},
     "run": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops", "training"},
-    "commands": LIBRARY | {"correct_smooth", "methods", "training", "run"},
+    "reports": {"graph", "task", "errors", "ops", "training"},
+    "commands": LIBRARY | {"correct_smooth", "methods", "training", "run", "reports"},
     "cli": {"errors", "config", "data", "history", "partitioning", "correct_smooth", "methods", "run", "commands"},
 }
 # these may import everything

@@ -11,6 +11,7 @@ from lazygnn.commands.result import make_result
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.graph import without_warnings
 from lazygnn.methods import read_config
+from lazygnn.reports import make_report
 from lazygnn.run.folder import Run
 from lazygnn.training import infer
 from lazygnn.training.metrics import find_metric, score
@@ -49,6 +50,7 @@ def evaluate_by_metrics(
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
+    report: bool = False,
 ) -> list[dict[str, Any]]:
     """Evaluates the best weights of a run by several metrics; the outputs are computed once.
 
@@ -58,6 +60,7 @@ def evaluate_by_metrics(
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions before they are scored.
+        report: Whether to write `report.json` into the run folder: classes, calibration, and where the run errs.
 
     Returns:
         A result for every metric, as `train` returns it.
@@ -70,11 +73,15 @@ def evaluate_by_metrics(
     if correct_and_smooth is not None:
         correct_and_smooth.check(graph)
     found = [find_metric(name, graph.task) for name in metrics or [config.trainer.metric]]
+    loaded = graph
     model, graph = restore_model(run, weights, graph, chosen)
     logits, trained, changed = infer(model, graph), run.result(), {}
     if correct_and_smooth is not None:
         logits = correct_and_smooth.apply_to_logits(logits, graph, device=chosen)
         changed = {"correct_and_smooth": asdict(correct_and_smooth)}
+    if report:
+        # a method may add edges to its graph, so the report is about the one that was loaded
+        run.save_report(make_report(logits, loaded) | changed)
     results = []
     for name, metric in found:
         scores = score(metric, logits, graph.y, graph.masks)

@@ -6,6 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lazygnn.commands.device import choose_device
+from lazygnn.commands.reporting import read_temperature
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
@@ -67,6 +68,7 @@ def write_predictions(
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
+    calibrated: bool = False,
 ) -> int:
     """Writes the predictions of a run to a CSV or Parquet file and returns their number.
 
@@ -77,10 +79,12 @@ def write_predictions(
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
+        calibrated: Whether probabilities are at the temperature of the run's report; predictions do not change.
     """
     check_format(out)
+    temperature = read_temperature(Run.open(path), correct_and_smooth) if calibrated else 1.0
     logits, graph, trained_on = predict_run(
         path, graph_file, device=device, root=root, correct_and_smooth=correct_and_smooth
     )
-    write_table(prediction_table(logits, graph, trained_on.task, trained_on.class_names), out)
+    write_table(prediction_table(logits / temperature, graph, trained_on.task, trained_on.class_names), out)
     return graph.num_nodes
