@@ -72,12 +72,9 @@ def test_every_option_arrives(
 ) -> None:
     given: dict[str, Any] = {}
 
-    def record(*_: object, **options: Any) -> dict[str, Any]:
-        given.update(options)
-        return {}
-
     def capture(nodes: Path, edges: Path, out: Path | None, values: dict[str, Any], **rest: Any) -> dict[str, Any]:
-        return record(nodes=nodes, edges=edges, out=out, **values, **rest)
+        given.update(nodes=nodes, edges=edges, out=out, **values, **rest)
+        return {}
 
     monkeypatch.setattr("lazygnn.commands.import_graph", capture)
     words = (

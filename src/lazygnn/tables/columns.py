@@ -44,9 +44,7 @@ class Values:
 
     def error(self, row: int, message: str) -> GraphError:
         """Returns an error that names the line, the column and the value."""
-        found = self.array[row].as_py()
-        shown = f"'{found[:40]}{'...' if len(found) > 40 else ''}'" if isinstance(found, str) else found
-        return GraphError(f"{self.source.place(row)}, column `{self.name}`: {shown} {message}")
+        return GraphError(f"{self.source.place(row)}, column `{self.name}`: {show(self.array[row].as_py())} {message}")
 
     def known(self) -> Any:
         """Returns the values that are not missing."""
@@ -154,6 +152,11 @@ def refuse_long(values: Values, what: str) -> None:
 def looks_numeric(values: Values) -> bool:
     """Returns whether all known values are numbers and none is a code with a leading zero."""
     return not values.is_text or (_share(values.known(), _NUMBER) == 1 and not _share(values.known(), _CODE))
+
+
+def show(value: object) -> str:
+    """Returns a value for a message: in one line, and cut if it is long."""
+    return repr(f"{value[:40]}..." if isinstance(value, str) and len(value) > 40 else value)
 
 
 def first(mask: Any) -> int | None:

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph, normalized_adjacency, without_warnings
 from lazygnn.ops import Csr
+from lazygnn.tables.columns import show
 from lazygnn.tables.describing import note_features
 from lazygnn.tables.encoding import encode_columns
 from lazygnn.tables.linking import Edges, NodeIndex, index_nodes, read_edges
@@ -113,7 +114,7 @@ def _refuse_known(source: Source, column: str, index: NodeIndex, known: NodeInde
     if old.any():
         row = int(old.argmax())
         raise GraphError(
-            f"{source.place(row)}, column `{column}`: '{index.texts[row]}' is a node of the graph already "
+            f"{source.place(row)}, column `{column}`: {show(index.texts[row].as_py())} is a node of the graph already "
             f"({int(old.sum()):,} such rows); remove the row, or import all rows anew with `lazygnn import --like`"
         )
 

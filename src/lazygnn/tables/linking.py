@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lazygnn.errors import GraphError
-from lazygnn.tables.columns import LONGEST_NAME, first, matches
+from lazygnn.tables.columns import LONGEST_NAME, first, matches, show
 from lazygnn.tables.reading import TEXT, Source, Tell, ignore_progress
 from lazygnn.tables.roles import EdgeRoles
 
@@ -89,7 +89,7 @@ def index_nodes(source: Source, table: pa.Table, column: str) -> NodeIndex:
         row = int(repeated.argmax())
         before = source.place(int(start[np.searchsorted(seen, code[row])])).rsplit(", ", 1)[-1]
         raise GraphError(
-            f"{source.place(row)}, column `{column}`: the id '{texts[row]}' is on {before} already; "
+            f"{source.place(row)}, column `{column}`: the id {show(texts[row].as_py())} is on {before} already; "
             f"{int(repeated.sum()):,} rows repeat an id; give every node one row"
         )
     return NodeIndex(texts, source.name)
@@ -130,9 +130,8 @@ def _positions(
         what = "the id is missing"
     else:
         alike = index.alike(wanted)
-        hint = "" if alike is None else f", which has '{alike}'"
-        shown = wanted if len(wanted) <= 40 else f"{wanted[:40]}..."
-        what = f"'{shown}' is not an id of {index.name}{hint}"
+        hint = "" if alike is None else f", which has {show(alike)}"
+        what = f"{show(wanted)} is not an id of {index.name}{hint}"
     raise GraphError(
         f"{source.place(start + row)}, column `{column}`: {what}; correct it, or drop such edges with `--drop-unknown`"
     )
@@ -155,7 +154,7 @@ def _weights(source: Source, batch: pa.RecordBatch, column: str, start: int) -> 
     if wrong.any():
         row = int(wrong.argmax())
         raise GraphError(
-            f"{source.place(start + row)}, column `{column}`: {array[row].as_py()!r} is not a weight; "
+            f"{source.place(start + row)}, column `{column}`: {show(array[row].as_py())} is not a weight; "
             "give a number that is not negative"
         )
     return weight.astype(np.float32)

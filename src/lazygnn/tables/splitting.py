@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lazygnn.errors import GraphError
-from lazygnn.tables.columns import MISSING
+from lazygnn.tables.columns import MISSING, show
 from lazygnn.tables.reading import TEXT, Source
 
 _NAMES = {
@@ -56,8 +56,8 @@ def split_by_column(source: Source, table: pa.Table, column: str, labeled: np.nd
     if wrong.any():
         row = int(wrong.argmax())
         raise GraphError(
-            f"{source.place(row)}, column `{column}`: '{texts[row]}' is not a split; write train, val or test, or "
-            "leave it empty"
+            f"{source.place(row)}, column `{column}`: {show(texts[row].as_py())} is not a split; write train, val or "
+            "test, or leave it empty"
         )
     return {split: (position >= 0) & (found[position] == split) & labeled for split in _NAMES}
 
@@ -100,8 +100,8 @@ def _times(source: Source, table: pa.Table, column: str) -> np.ndarray:
         return np.asarray(numbers.to_numpy())
     row = next(row for row, text in enumerate(texts.to_pylist()) if text is not None and not _is_time(text))
     raise GraphError(
-        f"{source.place(row)}, column `{column}`: '{texts[row]}' is not a time; write numbers, or dates such as "
-        "2026-01-31 or 2026-01-31 12:00:00"
+        f"{source.place(row)}, column `{column}`: {show(texts[row].as_py())} is not a time; write numbers, or dates "
+        "such as 2026-01-31 or 2026-01-31 12:00:00"
     )
 
 
