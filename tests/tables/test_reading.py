@@ -38,6 +38,13 @@ def test_data_frames_are_read(package: str) -> None:
     assert read_columns(open_table(frame, "nodes"), ["b"]).to_pylist() == [{"b": 1}, {"b": 2}]
 
 
+def test_the_index_of_pandas_is_a_column_if_it_has_a_name() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"b": [1, 2]}, index=[5, 7])
+    assert open_table(frame, "nodes").columns == ("b",)
+    assert open_table(frame.rename_axis("a"), "nodes").columns == ("a", "b")
+
+
 def test_parquet_is_read(tmp_path: Path) -> None:
     pyarrow.parquet.write_table(TABLE, tmp_path / "t.parquet")
     source = open_table(str(tmp_path / "t.parquet"), "nodes")

@@ -175,7 +175,7 @@ class FrameSource:
         if not isinstance(table, pa.Table | dict) and not hasattr(table, "__arrow_c_stream__"):
             raise GraphError(wrong_type(name, table, remedy))
         try:
-            self.table = pa.table(table)
+            self.table = _from_pandas(table) if type(table).__module__.startswith("pandas") else pa.table(table)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise GraphError(f"{self.name} does not convert to an Arrow table ({error}); {remedy}") from error
         self.columns, self.size = tuple(self.table.column_names), len(self.table)
@@ -202,6 +202,12 @@ def require_columns(source: Source, columns: Sequence[str], option: str) -> None
                 f"`{option}` names `{column}`, but {source.name} has the columns: {', '.join(source.columns)}; "
                 "choose one of them"
             )
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    """Converts a data frame of pandas; an index without a name is not a column."""
+    named = any(name is not None for name in frame.index.names)
+    return pa.Table.from_pandas(frame.reset_index() if named else frame, preserve_index=False)
 
 
 def _check_names(name: str, columns: Sequence[str]) -> None:
