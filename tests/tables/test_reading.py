@@ -6,7 +6,7 @@ import pyarrow.parquet
 import pytest
 
 from lazygnn.errors import ConfigError, GraphError
-from lazygnn.tables.reading import BLOCK_BYTES, CsvSource, open_table, read_columns, require_columns
+from lazygnn.tables.reading import BLOCK_BYTES, CsvSource, decode, open_table, read_columns, require_columns
 from tests.tables.helpers import open_text, write
 
 TABLE = pa.table({"a": ["x", "y"], "b": [1, 2]})
@@ -36,6 +36,16 @@ def test_tables_in_memory_are_read(make: Any) -> None:
 def test_data_frames_are_read(package: str) -> None:
     frame = pytest.importorskip(package).DataFrame(TABLE.to_pydict())
     assert read_columns(open_table(frame, "nodes"), ["b"]).to_pylist() == [{"b": 1}, {"b": 2}]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.int64()])
+def test_codes_of_a_dictionary_become_values(kind: pa.DataType) -> None:
+    values = pa.array([7, 8] if kind == pa.int64() else ["x", "y"], kind)
+    coded = pa.DictionaryArray.from_arrays(pa.array([1, None, 0]), values)
+    expected = [values[1].as_py(), None, values[0].as_py()]
+    assert decode(coded).to_pylist() == expected
+    assert decode(pa.chunked_array([coded, coded])).to_pylist() == expected * 2
+    assert decode(values) is values
 
 
 def test_the_index_of_pandas_is_a_column_if_it_has_a_name() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lazygnn.errors import GraphError
-from lazygnn.tables.reading import TEXT, Source
+from lazygnn.tables.reading import TEXT, Source, decode
 
 # text that stands for a missing value
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
@@ -81,10 +81,7 @@ def read_values(source: Source, table: pa.Table, name: str, *, or_empty: bool = 
         name: The column.
         or_empty: Accepts a column whose values are all missing.
     """
-    array = table.column(name)
-    if pa.types.is_dictionary(array.type):
-        array = pc.cast(array, array.type.value_type)
-    values = Values(source, name, _plain(source, name, array))
+    values = Values(source, name, _plain(source, name, decode(table.column(name))))
     if not or_empty and values.array.null_count == len(values.array):
         raise GraphError(f"{source.name}, column `{name}`: every value is missing; {_remedy(name)}")
     return values

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lazygnn.errors import GraphError
 from lazygnn.tables.columns import LONGEST_NAME, first, matches, show
-from lazygnn.tables.reading import TEXT, Source, Tell, ignore_progress
+from lazygnn.tables.reading import TEXT, Source, Tell, decode, ignore_progress
 from lazygnn.tables.roles import EdgeRoles
 
 # integers that equal their text and fit 64 bits
@@ -138,9 +138,7 @@ def _positions(
 
 
 def _weights(source: Source, batch: pa.RecordBatch, column: str, start: int) -> np.ndarray:
-    array = batch.column(column)
-    if pa.types.is_dictionary(array.type):
-        array = pc.cast(array, array.type.value_type)
+    array = decode(batch.column(column))
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type):
         numbers = pc.cast(array, pa.float64(), safe=False)
     elif "string" in str(array.type):
@@ -162,8 +160,7 @@ def _weights(source: Source, batch: pa.RecordBatch, column: str, start: int) -> 
 
 def _id_texts(source: Source, column: str, array: Any) -> Any:
     """Returns ids as text without surrounding spaces; whole floats are integers."""
-    if pa.types.is_dictionary(array.type):
-        array = pc.cast(array, array.type.value_type)
+    array = decode(array)
     if pa.types.is_floating(array.type):
         array = pc.if_else(pc.is_nan(array), None, array)
         known = pc.cast(array.drop_null(), pa.float64())

@@ -194,6 +194,16 @@ class FrameSource:
         return f"{self.name}, row {row}"
 
 
+def decode(array: Any) -> Any:
+    """Replaces the codes of a dictionary by their values; another array stays as it is."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    if isinstance(array, pa.ChunkedArray):
+        return pa.chunked_array([decode(chunk) for chunk in array.chunks], _value_type(array.type))
+    # Arrow does not decode views of text
+    return array.dictionary.cast(_value_type(array.type)).take(array.indices)
+
+
 def require_columns(source: Source, columns: Sequence[str], option: str) -> None:
     """Refuses names of columns that a table does not have."""
     for column in columns:
@@ -202,6 +212,10 @@ def require_columns(source: Source, columns: Sequence[str], option: str) -> None
                 f"`{option}` names `{column}`, but {source.name} has the columns: {', '.join(source.columns)}; "
                 "choose one of them"
             )
+
+
+def _value_type(dictionary: pa.DataType) -> pa.DataType:
+    return TEXT if "string" in str(dictionary.value_type) else dictionary.value_type
 
 
 def _from_pandas(frame: Any) -> pa.Table:

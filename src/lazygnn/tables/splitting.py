@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lazygnn.errors import GraphError
 from lazygnn.tables.columns import MISSING, show
-from lazygnn.tables.reading import TEXT, Source
+from lazygnn.tables.reading import TEXT, Source, decode
 
 _NAMES = {
     "train": ("train", "training"),
@@ -47,7 +47,7 @@ def split_by_shares(labeled: np.ndarray, ratio: Sequence[float], seed: int, clas
 
 def split_by_column(source: Source, table: pa.Table, column: str, labeled: np.ndarray) -> Masks:
     """Reads the split of every node: train, val or test; a missing value is no split, and so is a missing label."""
-    texts = pc.utf8_lower(pc.utf8_trim_whitespace(pc.cast(table.column(column), TEXT)))
+    texts = pc.utf8_lower(pc.utf8_trim_whitespace(pc.cast(decode(table.column(column)), TEXT)))
     found = np.array([split for split, names in _NAMES.items() for _ in names])
     names = pa.array([name for names in _NAMES.values() for name in names], TEXT)
     position = pc.fill_null(pc.index_in(texts, value_set=names), -1).to_numpy()
@@ -84,7 +84,7 @@ def split_by_time(source: Source, table: pa.Table, column: str, labeled: np.ndar
 
 def _times(source: Source, table: pa.Table, column: str) -> np.ndarray:
     """Returns times as numbers, NaN where they are missing, [N]."""
-    array = table.column(column)
+    array = decode(table.column(column))
     if pa.types.is_temporal(array.type):
         array = pc.cast(pc.cast(array, pa.timestamp("us")), pa.int64())
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
