@@ -164,5 +164,7 @@ def test_new_rows_are_predicted_with_the_graph_of_the_run(
     torch.testing.assert_close(logits, whole[5:])
     with pytest.raises(ConfigError, match=r"`--edges` are edges of new nodes; give these with `--nodes`"):
         commands.predict_run(tmp_path / "run", edges=edges)
+    with pytest.raises(ConfigError, match=r"`--drop-unknown` has no effect without `--edges`; omit it"):
+        commands.predict_run(tmp_path / "run", nodes=nodes, drop_unknown=True)
     with pytest.raises(ConfigError, match=r"`--nodes` adds to the graph of the run, so that `--graph` has no effect"):
         commands.predict_run(tmp_path / "run", Path("all"), nodes=nodes)

@@ -153,9 +153,12 @@ def lengthen_a_row(t: Tables) -> None:
 
 def leave_a_quote_open(t: Tables) -> None:
     row = t.row()
-    lines = as_csv(t.nodes).split(b"\n")
-    lines[row] = b'"' + lines[row]
-    t.raw["nodes"] = b"\n".join(lines)
+    lines = [",".join(cells) for cells in t.nodes]
+    cells = t.nodes[row]
+    # in the last column, the rest of the file would be one value
+    column = t.rng.choice((0, 3))
+    lines[row] = ",".join([*cells[:column], '"' + cells[column], *cells[column + 1 :]])
+    t.raw["nodes"] = ("\n".join(lines) + "\n").encode()
     t.error = rf"nodes.csv`, line {row + 1}: a quote is not closed"
 
 

@@ -75,6 +75,10 @@ def test_the_split_may_come_from_columns(tmp_path: Path) -> None:
     assert by_time.in_channels == 1
     with pytest.raises(ConfigError, match=r"`--split-column` and `--split-time` exclude each other; remove one"):
         imported(tmp_path, nodes, edges, split_time="day", split_column="part")
+    with pytest.raises(ConfigError, match=r"`--ratio` has no effect with `--split-column`; omit it"):
+        imported(tmp_path, nodes, edges, split_column="part", ratio=(50, 25, 25), ignore="day")
+    with pytest.raises(ConfigError, match=r"`--seed` has no effect with `--split-time`; omit it"):
+        imported(tmp_path, nodes, edges, split_time="day", seed=1, ignore="part")
     with pytest.raises(ConfigError, match=r"column `part` of `.*` marks no labeled node as train; mark some"):
         imported(tmp_path, nodes.replace("0,train", "0,test"), edges, split_column="part", ignore="day")
 
@@ -94,8 +98,8 @@ def test_the_task_is_that_of_the_labels(labels: Any, task: str, shape: tuple[int
 
 
 def test_another_table_is_encoded_alike(tmp_path: Path) -> None:
-    first = imported(tmp_path).graph
-    nodes = write(tmp_path, "plan,id,age,label\npro,z,60,red\ngold,y,40,blue\nbasic,x,,\n", "later.csv")
+    first = imported(tmp_path, NODES.replace("label", "segment"), label="segment").graph
+    nodes = write(tmp_path, "plan,id,age,segment\npro,z,60,red\ngold,y,40,blue\nbasic,x,,\n", "later.csv")
     edges = write(tmp_path, "source,target\nz,y\n", "later_edges.csv")
     second = import_tables(nodes, edges, TableOptions(ratio=(1, 0, 0)), like=first.schema).graph
     scale = 50**0.5

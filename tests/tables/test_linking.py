@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from lazygnn.errors import GraphError
 from lazygnn.tables.linking import Edges, NodeIndex, index_nodes, read_edges
 from lazygnn.tables.reading import FrameSource
 from lazygnn.tables.roles import EdgeRoles
-from tests.tables.helpers import frame
+from tests.tables.helpers import frame, open_text
 
 
 def index_of(ids: Any) -> NodeIndex:
@@ -114,3 +115,17 @@ def test_there_may_be_no_edges() -> None:
     assert edges.index.shape == (2, 0)
     assert edges.weight is not None
     assert len(edges.weight) == 0
+
+
+def test_a_file_of_edges_is_not_held_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lazygnn.tables.reading.BLOCK_BYTES", 2**15)
+    source = open_text(tmp_path, "a,b\n" + "node-x,node-y\n" * 150_000, "edges.csv")
+    index = index_of(["node-x", "node-y"])
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(pool)
+    try:
+        edges = read_edges(source, EdgeRoles("a", "b", None, (), ()), index)
+    finally:
+        pa.set_memory_pool(usual)
+    assert edges.num_rows == 150_000
+    assert 0 < pool.max_memory() < source.size / 4

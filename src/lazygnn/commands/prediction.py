@@ -50,6 +50,8 @@ def predict_run(
         trained_on = reload_graph(config, root)
     if nodes is None and edges is not None:
         raise ConfigError("`--edges` are edges of new nodes; give these with `--nodes`")
+    if drop_unknown and edges is None:
+        raise ConfigError("`--drop-unknown` has no effect without `--edges`; omit it")
     if nodes is not None and graph_file is not None:
         raise ConfigError("`--nodes` adds to the graph of the run, so that `--graph` has no effect; omit one of them")
     graph = trained_on if graph_file is None else load_graph(graph_file, root)

@@ -60,9 +60,9 @@ def import_tables(
         name: Name of the graph.
         progress: Called while tables are read.
     """
-    if like is not None:
-        options = _like(options, like)
     node_table, edge_table = open_table(nodes, "nodes"), open_table(edges, "edges")
+    if like is not None:
+        options = _like(options, like, node_table)
     roles, ends = node_roles(node_table, options), edge_roles(edge_table, options)
     wanted = [column for column in node_table.columns if column not in roles.ignored]
     table = read_columns(node_table, wanted, _told(progress, node_table))
@@ -109,13 +109,16 @@ def import_tables(
     return Imported(graph, tuple(notes), count_facts(graph, linked))
 
 
-def _like(options: TableOptions, schema: Schema) -> TableOptions:
+def _like(options: TableOptions, schema: Schema, nodes: Source) -> TableOptions:
     given = [name for name in ("features", "categorical", "numeric") if getattr(options, name)]
     if given:
         raise ConfigError(f"`--{given[0]}` has no effect with `--like`, which knows the columns; omit it")
+    target = () if schema.target is None else schema.target.columns
+    labels = target if all(column in nodes.columns for column in target) else ()
     return options.model_copy(
         update={
             "id": options.id or schema.id,
+            "label": options.label or labels,
             "source": options.source or schema.source,
             "target": options.target or schema.destination,
             "weight": options.weight or schema.weight,
@@ -142,8 +145,7 @@ def _target(
 def _split(
     source: Source, table: pa.Table, y: np.ndarray | None, target: Target | None, options: TableOptions
 ) -> tuple[Masks, str | None]:
-    if options.split_column and options.split_time:
-        raise ConfigError("`--split-column` and `--split-time` exclude each other; remove one")
+    _check_split(options)
     if y is None or target is None:
         return {}, None
     labeled = Task(target.task, max(len(target.classes), 1)).labeled(torch.from_numpy(y)).numpy()
@@ -161,6 +163,17 @@ def _split(
     stratified = options.split == "stratified" and target.task == "single-label"
     masks = split_by_shares(labeled, options.ratio, options.seed, y if stratified else None)
     return masks, f"{shares}, {'stratified by class' if stratified else 'at random'}, seed {options.seed}"
+
+
+def _check_split(options: TableOptions) -> None:
+    """Refuses options of the split that would have no effect."""
+    if options.split_column and options.split_time:
+        raise ConfigError("`--split-column` and `--split-time` exclude each other; remove one")
+    decided = "--split-column" if options.split_column else "--split-time" if options.split_time else None
+    if decided is not None:
+        for name in ("split", "seed", *(["ratio"] if options.split_column else [])):
+            if getattr(options, name) != TableOptions.model_fields[name].default:
+                raise ConfigError(f"`--{name}` has no effect with `{decided}`; omit it")
 
 
 def _build(x: np.ndarray, y: np.ndarray | None, masks: Masks, edges: Edges, target: Target | None, name: str) -> Graph:
