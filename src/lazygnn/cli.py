@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from lazygnn import commands
 from lazygnn.commands.doctor import installation_table
 from lazygnn.commands.evaluation import evaluate_by_metrics
+from lazygnn.commands.importing import parse_ratio
 from lazygnn.commands.listing import list_methods, list_options
 from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.preparation import describe_parts
@@ -80,6 +81,10 @@ SmoothAlphaOption = Annotated[
     typer.Option(help="Weight of the predictions where these are smoothed; default: 0.2; 1 leaves it out."),
 ]
 ScalingOption = Annotated[str | None, typer.Option(help="Factor of the spread errors, or `auto`; default: auto.")]
+DropUnknownOption = Annotated[
+    bool, typer.Option("--drop-unknown", help="Drop edges of nodes that are not in the table of nodes.")
+]
+ColumnsOption = list[str] | None
 RunArgument = Annotated[Path, typer.Argument(help="A run folder that `train` wrote.")]
 
 
@@ -135,6 +140,58 @@ def prepare(
         )
     console.print(describe_parts(found), soft_wrap=True, highlight=False)
     typer.echo(json.dumps(found))
+
+
+@app.command("import")
+def import_command(
+    nodes: Annotated[Path, typer.Argument(help="CSV or Parquet file with a row for every node.")],
+    edges: Annotated[Path, typer.Argument(help="CSV or Parquet file with a row for every edge.")],
+    out: Annotated[Path | None, typer.Option(help="Graph to write: a name.npz, or else a folder.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="Column of node ids.")] = None,
+    label: Annotated[ColumnsOption, typer.Option(help="Column of labels; repeat it for several targets.")] = None,
+    source: Annotated[str | None, typer.Option(help="Column with the first node of an edge.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column with the second node of an edge.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column of edge weights.")] = None,
+    features: Annotated[ColumnsOption, typer.Option(help="Column of features; repeatable; default: others.")] = None,
+    ignore: Annotated[ColumnsOption, typer.Option(help="Column to leave out; repeatable.")] = None,
+    categorical: Annotated[ColumnsOption, typer.Option(help="Column of categories; repeatable.")] = None,
+    numeric: Annotated[ColumnsOption, typer.Option(help="Column of numbers; repeatable.")] = None,
+    task: Annotated[str, typer.Option(help="auto, single-label, multi-label or regression.")] = "auto",
+    split: Annotated[str, typer.Option(help="stratified or random.")] = "stratified",
+    ratio: Annotated[str, typer.Option(help="Shares of training, validation and test nodes.")] = "60/20/20",
+    split_column: Annotated[str | None, typer.Option(help="Column with train, val or test.")] = None,
+    split_time: Annotated[str | None, typer.Option(help="Column of times; the newest are for the test.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the splits.")] = 0,
+    structural: Annotated[
+        bool, typer.Option("--structural", help="Add features of the graph: degrees and random signs.")
+    ] = False,
+    drop_unknown: DropUnknownOption = False,
+    max_categories: Annotated[int, typer.Option(help="Most categories of a column, or classes.")] = 100,
+    like: Annotated[str | None, typer.Option(help="Encode like this graph, which was imported before.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and describe, but write nothing.")] = False,
+) -> None:
+    """Imports a table of nodes and a table of edges as a graph; prints its numbers as JSON."""
+    values: dict[str, Any] = {
+        "id": id_,
+        "label": label or (),
+        "source": source,
+        "target": target,
+        "weight": weight,
+        "features": features or (),
+        "ignore": ignore or (),
+        "categorical": categorical or (),
+        "numeric": numeric or (),
+        "task": task,
+        "split": split,
+        "ratio": parse_ratio(ratio),
+        "split_column": split_column,
+        "split_time": split_time,
+        "seed": seed,
+        "structural": structural,
+        "drop_unknown": drop_unknown,
+        "max_categories": max_categories,
+    }
+    typer.echo(json.dumps(commands.import_graph(nodes, edges, out, values, like=like, dry_run=dry_run)))
 
 
 @app.command(cls=TrainCommand)
@@ -204,6 +261,9 @@ def predict(
     run: RunArgument,
     out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet.")],
     graph: Annotated[Path | None, typer.Option(help="Another graph (.npz) with the same features.")] = None,
+    nodes: Annotated[Path | None, typer.Option(help="Table of new nodes, encoded as `import` did.")] = None,
+    edges: Annotated[Path | None, typer.Option(help="Table of their edges, also with nodes of the graph.")] = None,
+    drop_unknown: DropUnknownOption = False,
     root: RunRootOption = None,
     device: DeviceOption = "auto",
     correct_and_smooth: CorrectAndSmoothOption = False,
@@ -218,8 +278,9 @@ def predict(
     change = _correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
+    new: dict[str, Any] = {"nodes": nodes, "edges": edges, "drop_unknown": drop_unknown}
     place: dict[str, Any] = {"device": device, "root": root}
-    count = write_predictions(run, out, graph, **place, correct_and_smooth=change, calibrated=calibrated)
+    count = write_predictions(run, out, graph, **new, **place, correct_and_smooth=change, calibrated=calibrated)
     Console(stderr=True).print(f"wrote {count} predictions to {out}", highlight=False, soft_wrap=True)
 
 
