@@ -8,6 +8,7 @@ import typer
 from benchmarks import epoch as epoch_benchmark
 from benchmarks import history as history_benchmark
 from benchmarks import propagation as propagation_benchmark
+from benchmarks import sampling as sampling_benchmark
 from benchmarks import scaling as scaling_benchmark
 from benchmarks import step as step_benchmark
 from benchmarks.published import TABLES, Results
@@ -107,6 +108,23 @@ def epoch(
             repeats=repeats,
             warmup=warmup,
             folder=out,
+        )
+    )
+
+
+@app.command()
+def sampling(
+    shape: Shape = "arxiv",
+    device: Device = "cpu",
+    root: Root = None,
+    only: Only = "",
+    repeats: Repeats = 20,
+    out: Out = RESULTS,
+) -> None:
+    """Measures the draw of a sampled batch beside the training step on it, for every sampler."""
+    _end(
+        sampling_benchmark.main(
+            find_shape(shape), choose_device(device), root=root, only=_names(only), repeats=repeats, folder=out
         )
     )
 

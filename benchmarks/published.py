@@ -44,6 +44,19 @@ PROPAGATION_LABELS = {
     "ours-one-no-labels": "one step",
 }
 
+SAMPLING_LABELS = {
+    "fastgcn": "FastGCN",
+    "ladies": "LADIES",
+    "vr-gcn": "VR-GCN",
+    "mvs-gnn": "MVS-GNN, with its measurements",
+    "graphsaint-node": "GraphSAINT, nodes",
+    "graphsaint-edge": "GraphSAINT, edges",
+    "graphsaint-walk": "GraphSAINT, walks",
+    "graphsage": "GraphSAGE",
+    "lazygnn-neighbor": "LazyGNN, sampled neighbors",
+    "lazygnn-saint": "LazyGNN, GraphSAINT's walks",
+}
+
 Result = dict[str, Any]
 
 
@@ -195,6 +208,25 @@ def scaling(results: Results) -> Summary:
     return _summary("scaling --contender ours-bf16", "changed", columns, rows, results)
 
 
+def sampling(results: Results) -> Summary:
+    """Returns the table of draws beside training steps, and the sizes of a batch."""
+    rows = []
+    for name, label in SAMPLING_LABELS.items():
+        fields = ("draw ms", "step ms", "draw / step", "targets", "nodes", "entries")
+        cells: list[Cell | None] = [results.cell(field, {"sampler": name}) for field in fields]
+        rows.append(Row(label=label, cells=cells))
+    formats = {
+        "draw, ms": "{value:,.0f}",
+        "step, ms": "{value:,.0f}",
+        "draw / step": "{value:.2f}",
+        "targets": "{value:,.0f}",
+        "nodes": "{value:,.0f}",
+        "entries": "{value:,.0f}",
+    }
+    columns = [Column(title=title, format=form) for title, form in formats.items()]
+    return _summary("sampling", "sampler", columns, rows, results)
+
+
 TABLES: dict[str, Callable[[Results], Summary]] = {
     "step": step,
     "propagation": propagation,
@@ -202,6 +234,7 @@ TABLES: dict[str, Callable[[Results], Summary]] = {
     "epoch-cpu": epoch_cpu,
     "history": history,
     "scaling": scaling,
+    "sampling": sampling,
 }
 
 

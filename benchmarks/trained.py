@@ -1,7 +1,7 @@
 """The cost of training one contender with the library's trainer, and checks of its results."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -68,7 +68,7 @@ def measure(contender: Contender, recipe: str, graph: Graph, device: torch.devic
             built = replace(built, model=contender.build_model(config, built.graph, place))
         whole, loader = len(built.loader), built.loader
         if contender.num_batches is not None:
-            loader = _FewBatches(loader, contender.num_batches)
+            loader = StoredBatches(loader, list(islice(loader.sweep(), contender.num_batches)))
         row = _train(replace(built, loader=loader), config.trainer, warmup, scale=whole / len(loader))
         error = None if contender.check is None else _check(contender, contender.check, recipe, built, place)
     return {
@@ -113,12 +113,12 @@ def _check(contender: Contender, check: Check, recipe: str, built: Built, place:
         return propagation_error(check, model, built.loader, built.graph, place.compute_dtype)
 
 
-class _FewBatches:
-    """The first batches of a loader, stored and always the same; a sweep still covers all nodes."""
+class StoredBatches:
+    """Some batches of a loader, always the same; a sweep still covers all nodes."""
 
-    def __init__(self, loader: Loader, num_batches: int) -> None:
+    def __init__(self, loader: Loader, batches: Sequence[Batch]) -> None:
         self.loader = loader
-        self.batches = list(islice(loader.sweep(), num_batches))
+        self.batches = batches
         self.position = 0
 
     def __len__(self) -> int:

@@ -30,6 +30,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "lazygnn-deep, stack alone": ("lazygnn-deep", {"beside": []}),
     "lazygnn-deep, 60 parts": ("lazygnn-deep", {"num_parts": 60, "parts_per_batch": 6}),
     "lazygnn-deep, labels as input": ("lazygnn-deep", {"label_input": 0.5}),
+    "lazygnn, neighbor": ("lazygnn", {"loader": "neighbor"}),
+    "lazygnn, saint": ("lazygnn", {"loader": "saint"}),
     **{name: (name, {}) for name, method in METHODS.items() if method.adapt is not None and name != "lazygnn-deep"},
 }
 

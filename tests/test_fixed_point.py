@@ -160,3 +160,26 @@ def test_the_high_pass_is_the_low_pass_of_the_negative_matrix(solver: Solver) ->
     smooth = exact_solution(adj, x, 0.001)
     kept, removed = (solve(adj, smooth, 0.1, sign=sign).x for sign in (1, -1))
     assert float(kept.norm()) > 10 * float(removed.norm())
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "power"])
+@pytest.mark.parametrize("distance", [1e-6, 1e-3, 30.0])
+def test_a_start_keeps_the_tolerance_and_a_near_one_saves_products(solver: Solver, distance: float) -> None:
+    adj = path_of(100).to(torch.float64).adj
+    x, tolerance = random_rows(100, 2, 0), 1e-4
+    expected = exact_solution(adj, x, 0.1)
+    start = expected + distance * random_rows(100, 2, 1)
+    kept = start.clone()
+    warm, cold = (solve(adj, x, 0.1, tolerance=tolerance, solver=solver, start=each) for each in (start, None))
+    assert torch.equal(start, kept)
+    for solution in (warm, cold):
+        assert float((solution.x - expected).norm()) <= tolerance * float(x.norm())
+        assert solution.error >= float((solution.x - expected).norm() / x.norm())
+    assert (warm.num_products < cold.num_products) == (distance < 1)
+
+
+def test_a_start_does_not_matter_for_an_input_of_zero_and_nan_ends() -> None:
+    adj, zero = path_of(5).adj, torch.zeros(5, 2)
+    assert torch.equal(solve(adj, zero, 0.1, start=torch.ones(5, 2)).x, zero)
+    broken = solve(adj, torch.ones(5, 2), 0.1, start=torch.full((5, 2), torch.nan))
+    assert bool(broken.x.isnan().all())

@@ -460,6 +460,42 @@ def test_a_graph_from_pyg() -> None:
     assert graph.name == "pyg"
 
 
+@pytest.mark.parametrize(
+    ("attributes", "more", "remedy"),
+    [
+        ((4, 3), {}, "set `data.edge_weight = data.edge_attr[:, 0]` if that is a weight, or remove `edge_attr`"),
+        ((4,), {}, "set `data.edge_weight = data.edge_attr` if that is a weight, or remove `edge_attr`"),
+        ((4, 3), {"edge_weight": torch.ones(4)}, "weights are taken from `edge_weight`"),
+    ],
+)
+def test_dropped_edge_attributes_are_a_warning(
+    attributes: tuple[int, ...], more: dict[str, Tensor], remedy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    Graph.from_data(pyg_data(edge_attr=torch.ones(attributes), **more))
+    (record,) = caplog.records
+    assert record.message == f"edge attributes are dropped: `edge_attr` of shape {attributes} is not used; {remedy}"
+    caplog.clear()
+    Graph.from_data(pyg_data(**more))
+    assert not caplog.records
+
+
+def test_gaps_in_the_labels_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    edges, x, y = np.zeros((2, 0), np.int64), np.ones((10, 1)), np.array([9, 9, 9, 9, 9, 9, 1, 0, -1, -1])
+    Graph.from_edges(edges, x, y)
+    (record,) = caplog.records
+    assert record.message == (
+        "label values have gaps: no node has 2, 3, 4, 5, 6, ..., 7 of the values from 0 to 9; number the classes "
+        "without gaps, or give `num_classes` if all of them exist"
+    )
+    caplog.clear()
+    Graph.from_edges(edges, x, y, num_classes=10)
+    Graph.from_edges(edges, x, np.arange(10) % 3)
+    Graph.from_edges(edges, x, np.full(10, -1))
+    Graph.from_edges(edges, x)
+    Graph.from_edges(edges, x, np.eye(10, dtype=np.int64)[:, 2:])
+    assert not caplog.records
+
+
 def test_a_column_of_labels_from_pyg_is_flattened() -> None:
     graph = Graph.from_data(pyg_data(y=torch.from_numpy(LABELS)[:, None]))
     assert graph.task.kind == "single-label"

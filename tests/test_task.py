@@ -63,6 +63,7 @@ def test_logits_become_probabilities_and_numbers_stay() -> None:
 
 
 def test_the_first_metric_of_a_task_is_its_default() -> None:
-    assert Task("single-label", 2).metrics == ("accuracy", "micro-f1", "macro-f1", "roc-auc", "average-precision")
-    assert Task("multi-label", 2).metrics == ("micro-f1", "macro-f1", "roc-auc", "average-precision")
-    assert Task("regression", 2).metrics == ("r2",)
+    several = ("micro-f1", "macro-f1", "roc-auc", "average-precision")
+    assert Task("single-label", 2).metrics == ("accuracy", "balanced-accuracy", *several)
+    assert Task("multi-label", 2).metrics == several
+    assert Task("regression", 2).metrics == ("r2", "mae", "rmse")

@@ -127,3 +127,12 @@ def test_sparse_features_and_blocks_of_columns_give_the_same(
 @pytest.mark.parametrize("transform", [smooth_features, stack_features])
 def test_no_hops_leave_the_features_unchanged(block_graph: Graph, transform: Callable[[Graph, int], Graph]) -> None:
     assert torch.equal(transform(block_graph, 0).x.to_dense(), block_graph.x.to_dense())
+
+
+@pytest.mark.parametrize(
+    "transform", [row_normalize, lambda graph: smooth_features(graph, 1), lambda graph: stack_features(graph, 1)]
+)
+def test_changed_features_are_not_those_of_the_tables(transform: Callable[[Graph], Graph]) -> None:
+    graph = Graph.from_tables({"id": [1, 2], "size": [1, 2]}, {"source": [1], "target": [2]})
+    assert graph.schema is not None
+    assert transform(graph).schema is None

@@ -5,7 +5,7 @@ from lazygnn.commands.loading import LoadedRun, load_run
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
-from lazygnn.errors import CheckpointError, ConfigError, GraphError
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphError
 from lazygnn.fixed_point import solve
 from lazygnn.graph import Graph
 from lazygnn.history import History, open_history
@@ -27,6 +27,7 @@ __all__ = [
     "ConfigError",
     "CorrectAndSmooth",
     "Csr",
+    "DivergenceError",
     "Drift",
     "FullLoader",
     "Graph",

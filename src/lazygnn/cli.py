@@ -18,9 +18,11 @@ from lazygnn.commands.doctor import installation_table
 from lazygnn.commands.embedding import write_embeddings
 from lazygnn.commands.evaluation import evaluate_by_metrics
 from lazygnn.commands.exporting import CODE, export_run
+from lazygnn.commands.importing import parse_ratio
 from lazygnn.commands.listing import list_methods, list_options
 from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.preparation import describe_parts
+from lazygnn.commands.reporting import show_report, write_page
 from lazygnn.commands.show import show_run
 from lazygnn.config import parse_assignments, read_options
 from lazygnn.correct_smooth import CorrectAndSmooth
@@ -83,6 +85,10 @@ SmoothAlphaOption = Annotated[
     typer.Option(help="Weight of the predictions where these are smoothed; default: 0.2; 1 leaves it out."),
 ]
 ScalingOption = Annotated[str | None, typer.Option(help="Factor of the spread errors, or `auto`; default: auto.")]
+DropUnknownOption = Annotated[
+    bool, typer.Option("--drop-unknown", help="Drop edges of nodes that are not in the table of nodes.")
+]
+ColumnsOption = list[str] | None
 RunArgument = Annotated[Path, typer.Argument(help="A run folder that `train` wrote.")]
 
 
@@ -138,6 +144,58 @@ def prepare(
         )
     console.print(describe_parts(found), soft_wrap=True, highlight=False)
     typer.echo(json.dumps(found))
+
+
+@app.command("import")
+def import_command(
+    nodes: Annotated[Path, typer.Argument(help="CSV or Parquet file with a row for every node.")],
+    edges: Annotated[Path, typer.Argument(help="CSV or Parquet file with a row for every edge.")],
+    out: Annotated[Path | None, typer.Option(help="Graph to write: a name.npz, or else a folder.")] = None,
+    id_: Annotated[str | None, typer.Option("--id", help="Column of node ids.")] = None,
+    label: Annotated[ColumnsOption, typer.Option(help="Column of labels; repeat it for several targets.")] = None,
+    source: Annotated[str | None, typer.Option(help="Column with the first node of an edge.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column with the second node of an edge.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column of edge weights.")] = None,
+    features: Annotated[ColumnsOption, typer.Option(help="Column of features; repeatable; default: others.")] = None,
+    ignore: Annotated[ColumnsOption, typer.Option(help="Column to leave out; repeatable.")] = None,
+    categorical: Annotated[ColumnsOption, typer.Option(help="Column of categories; repeatable.")] = None,
+    numeric: Annotated[ColumnsOption, typer.Option(help="Column of numbers; repeatable.")] = None,
+    task: Annotated[str, typer.Option(help="auto, single-label, multi-label or regression.")] = "auto",
+    split: Annotated[str, typer.Option(help="stratified or random.")] = "stratified",
+    ratio: Annotated[str, typer.Option(help="Shares of training, validation and test nodes.")] = "60/20/20",
+    split_column: Annotated[str | None, typer.Option(help="Column with train, val or test.")] = None,
+    split_time: Annotated[str | None, typer.Option(help="Column of times; the newest are for the test.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the splits.")] = 0,
+    structural: Annotated[
+        bool, typer.Option("--structural", help="Add features of the graph: degrees and random signs.")
+    ] = False,
+    drop_unknown: DropUnknownOption = False,
+    max_categories: Annotated[int, typer.Option(help="Most categories of a column, or classes.")] = 100,
+    like: Annotated[str | None, typer.Option(help="Encode like this graph, which was imported before.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and describe, but write nothing.")] = False,
+) -> None:
+    """Imports a table of nodes and a table of edges as a graph; prints its numbers as JSON."""
+    values: dict[str, Any] = {
+        "id": id_,
+        "label": label or (),
+        "source": source,
+        "target": target,
+        "weight": weight,
+        "features": features or (),
+        "ignore": ignore or (),
+        "categorical": categorical or (),
+        "numeric": numeric or (),
+        "task": task,
+        "split": split,
+        "ratio": parse_ratio(ratio),
+        "split_column": split_column,
+        "split_time": split_time,
+        "seed": seed,
+        "structural": structural,
+        "drop_unknown": drop_unknown,
+        "max_categories": max_categories,
+    }
+    typer.echo(json.dumps(commands.import_graph(nodes, edges, out, values, like=like, dry_run=dry_run)))
 
 
 @app.command(cls=TrainCommand)
@@ -219,14 +277,19 @@ def evaluate(
     correct_alpha: CorrectAlphaOption = None,
     smooth_alpha: SmoothAlphaOption = None,
     scaling: ScalingOption = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Show classes, calibration and where it errs; write report.json.")
+    ] = False,
 ) -> None:
     """Evaluates the best weights of a run, exactly and without histories; prints JSON."""
     change = _correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
     place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph}
-    for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change):
+    for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change, report=report):
         typer.echo(json.dumps(result))
+    if report:
+        show_report(run, Console(stderr=True))
 
 
 @app.command()
@@ -237,20 +300,28 @@ def predict(
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of each class.")] = False,
     known: Annotated[bool, typer.Option("--known", help="Add the split and the label of every node.")] = False,
     unlabeled: Annotated[bool, typer.Option("--unlabeled", help="Write nodes without a label alone.")] = False,
+    nodes: Annotated[Path | None, typer.Option(help="Table of new nodes, encoded as `import` did.")] = None,
+    edges: Annotated[Path | None, typer.Option(help="Table of their edges, also with nodes of the graph.")] = None,
+    drop_unknown: DropUnknownOption = False,
     root: RunRootOption = None,
     device: DeviceOption = "auto",
     correct_and_smooth: CorrectAndSmoothOption = False,
     correct_alpha: CorrectAlphaOption = None,
     smooth_alpha: SmoothAlphaOption = None,
     scaling: ScalingOption = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Probabilities at the temperature that `evaluate --report` fitted.")
+    ] = False,
 ) -> None:
     """Writes node id, prediction and probability of every node."""
     change = _correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
+    new: dict[str, Any] = {"nodes": nodes, "edges": edges, "drop_unknown": drop_unknown}
     place: dict[str, Any] = {"device": device, "root": root}
     columns: dict[str, Any] = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
-    count = write_predictions(run, out, graph, **place, correct_and_smooth=change, **columns)
+    change_of: dict[str, Any] = {"correct_and_smooth": change, "calibrated": calibrated}
+    count = write_predictions(run, out, graph, **new, **place, **columns, **change_of)
     _say(f"wrote {count} predictions to {out}")
 
 
@@ -345,6 +416,18 @@ def compare(
     Console().print(found.table())
     for sentence in found.sentences():
         typer.echo(sentence)
+
+
+@app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders that `train` wrote.")],
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    root: RunRootOption = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Writes a page about one or several runs: summary, curves, classes, calibration, mistakes, costs, settings."""
+    write_page(runs, out, device=device, root=root)
+    Console(stderr=True).print(f"wrote {out}", highlight=False, soft_wrap=True)
 
 
 @app.command()

@@ -67,7 +67,14 @@ class TrainerOptions(Options):
     checkpoint_minutes: float = Field(10.0, gt=0, description="minutes between checkpoints")
     metric: str = Field(
         "auto",
-        description="accuracy, micro-f1, macro-f1, roc-auc, average-precision or r2; auto means the metric of the task",
+        description="accuracy, balanced-accuracy, micro-f1, macro-f1, roc-auc, average-precision, r2, mae or rmse; "
+        "auto means the metric of the task",
+    )
+    class_weight: Literal["none", "balanced"] = Field(
+        "none", description="balanced: weigh every class alike in the loss, however rare it is"
+    )
+    standardize_targets: bool = Field(
+        True, description="learn regression targets with mean 0 and deviation 1; predictions stay in their own units"
     )
     precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="arithmetic of a training step")
     cuda_graphs: Literal["auto", "off"] = Field("auto", description="replay repeated training steps on a GPU")

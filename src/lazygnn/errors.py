@@ -11,6 +11,10 @@ class ConfigError(ValueError):
     """An option has an unknown name or an impossible value."""
 
 
+class DivergenceError(ConfigError, FloatingPointError):
+    """The loss, the weights or the outputs of a training are not finite, or its loss has exploded."""
+
+
 class CheckpointError(RuntimeError):
     """A run folder or checkpoint is missing, corrupt or incompatible."""
 

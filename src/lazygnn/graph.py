@@ -7,7 +7,8 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +28,9 @@ from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.ops import Adjacency, Csr
 from lazygnn.task import Task
 
+if TYPE_CHECKING:
+    from lazygnn.tables.schema import Schema
+
 logger = logging.getLogger(__name__)
 
 SPLITS = ("train", "val", "test")
@@ -34,7 +38,7 @@ SPLITS = ("train", "val", "test")
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected graph with node features; build one with `from_edges`, `from_data` or `load_graph`."""
+    """An undirected graph with features; build one with `from_edges`, `from_tables`, `from_data` or `load_graph`."""
 
     x: Tensor | Csr  # [N, D]
     y: Tensor  # [N] int64, or [N, C] float
@@ -46,6 +50,7 @@ class Graph:
     class_names: tuple[str, ...] | None = None
     name: str = "graph"
     part_ptr: Tensor | None = None  # [P + 1] starts of the parts, if the nodes are sorted by a partition
+    schema: "Schema | None" = None  # how the columns of tables became the features
 
     @staticmethod
     def from_edges(
@@ -88,6 +93,8 @@ class Graph:
         weight = None if edge_weight is None else check_weights(edge_weight, edge_index.shape[1])
         adj, degree = normalized_adjacency(edge_index, weight, num_nodes)
         target, checked_task = check_targets(y, num_nodes, num_classes, task)
+        if num_classes is None and checked_task.kind == "single-label":
+            _warn_of_gaps(target, checked_task.num_outputs)
         given = zip(SPLITS, (train_mask, val_mask, test_mask), strict=True)
         masks = check_masks({split: mask for split, mask in given if mask is not None}, target, checked_task)
         if class_names is not None and len(class_names) != checked_task.num_outputs:
@@ -115,8 +122,59 @@ class Graph:
                 raise GraphError(
                     f"`data.{field}` has shape {tuple(mask.shape)}; choose one split, such as `mask[:, 0]`"
                 )
-        weight = fields.get("edge_weight")
+        weight, attributes = fields.get("edge_weight"), fields.get("edge_attr")
+        if attributes is not None:
+            _warn_of_attributes(tuple(attributes.shape), weighted=weight is not None)
         return Graph.from_edges(fields["edge_index"], fields["x"], y, edge_weight=weight, task=task, name=name, **masks)
+
+    @staticmethod
+    def from_tables(nodes: Any, edges: Any, *, name: str = "graph", **options: Any) -> "Graph":
+        """Builds a graph from a table of nodes and a table of edges; needs the extra `tables`.
+
+        Args:
+            nodes: A row for every node: a data frame of pandas or polars, an Arrow table, a dict of columns, or the
+                path of a CSV or Parquet file.
+            edges: A row for every edge, likewise.
+            name: Appears in logs and results.
+            options: Fields of `TableOptions`, such as `label="churned"`; what is omitted is guessed from the names.
+        """
+        from lazygnn.tables import require_arrow
+
+        require_arrow()
+        from lazygnn.tables.building import import_tables
+        from lazygnn.tables.options import read_table_options
+
+        imported = import_tables(nodes, edges, read_table_options(options), name=name)
+        for note in imported.notes:
+            logger.info(note)
+        return imported.graph
+
+    @staticmethod
+    def from_networkx(graph: Any, *, name: str = "graph", **options: Any) -> "Graph":
+        """Converts a NetworkX graph; see `lazygnn.data.convert.from_networkx`."""
+        from lazygnn.data.convert import from_networkx
+
+        return from_networkx(graph, name=name, **options)
+
+    @staticmethod
+    def from_scipy(adjacency: Any, x: Array | Csr, y: Array | None = None, **rest: Any) -> "Graph":
+        """Converts a sparse adjacency matrix of SciPy; `rest` are arguments of `from_edges`."""
+        from lazygnn.data.convert import from_scipy
+
+        return from_scipy(adjacency, x, y, **rest)
+
+    def to_pyg(self) -> Any:
+        """Converts the graph to a PyG `Data` object; see `lazygnn.data.convert.to_pyg`."""
+        from lazygnn.data.convert import to_pyg
+
+        return to_pyg(self)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the graph for `load_graph`: a file if the name ends in `.npz`, or else a folder of arrays."""
+        from lazygnn.data.folder import save_folder
+        from lazygnn.data.npz import write_npz
+
+        (write_npz if Path(path).suffix == ".npz" else save_folder)(self, path)
 
     def __repr__(self) -> str:
         return (
@@ -277,6 +335,26 @@ def _largest(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Sorts the keys and keeps each once, with the largest of its values."""
     unique, inverse = key.unique(return_inverse=True)
     return unique, torch.zeros(len(unique), dtype=value.dtype).scatter_reduce_(0, inverse, value, "amax")
+
+
+def _warn_of_gaps(y: Tensor, num_classes: int) -> None:
+    found = torch.bincount(y[y >= 0], minlength=num_classes)
+    gaps = (found == 0).nonzero()[:, 0].tolist()
+    # a graph without any label has one class by definition
+    if gaps and len(gaps) < num_classes:
+        shown = ", ".join(map(str, gaps[:5])) + (", ..." if len(gaps) > 5 else "")
+        logger.warning(
+            f"label values have gaps: no node has {shown}, {len(gaps)} of the values from 0 to {num_classes - 1}; "
+            "number the classes without gaps, or give `num_classes` if all of them exist"
+        )
+
+
+def _warn_of_attributes(shape: tuple[int, ...], *, weighted: bool) -> None:
+    remedy = "weights are taken from `edge_weight`"
+    if not weighted:
+        column = "data.edge_attr" if len(shape) == 1 else "data.edge_attr[:, 0]"
+        remedy = f"set `data.edge_weight = {column}` if that is a weight, or remove `edge_attr`"
+    logger.warning(f"edge attributes are dropped: `edge_attr` of shape {shape} is not used; {remedy}")
 
 
 def _warn(directed: int, num_edges: int, uneven: int) -> None:

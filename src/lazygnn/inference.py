@@ -44,17 +44,24 @@ def by_rows(
 
 
 def by_columns(
-    propagate: Callable[[Tensor], Tensor], x: Tensor, device: torch.device, *, in_place: bool = False
+    propagate: Callable[..., Tensor], x: Tensor, device: torch.device, *others: Tensor, in_place: bool = False
 ) -> Tensor:
-    """Applies `propagate` on `device` to as many columns at a time as `INFERENCE_BYTES` holds."""
+    """Applies `propagate` on `device` to as many columns at a time as `INFERENCE_BYTES` holds.
+
+    Args:
+        propagate: Computes columns of the result from columns of `x` and of the others.
+        device: The compute device.
+        others: Tensors of the shape of `x`.
+        in_place: Whether the result overwrites `x`.
+    """
     # a solver holds five tensors of its input's size
     width = max(INFERENCE_BYTES // (5 * max(len(x), 1) * x.element_size()), 1)
     if width >= x.shape[1] and x.device == device and not in_place:
-        return propagate(x)
+        return propagate(x, *others)
     out = x if in_place else torch.empty_like(x)
     for start in range(0, x.shape[1], width):
         columns = slice(start, start + width)
-        out[:, columns] = propagate(x[:, columns].to(device).contiguous())
+        out[:, columns] = propagate(*[each[:, columns].to(device).contiguous() for each in (x, *others)])
     return out
 
 

@@ -12,10 +12,12 @@ from torch.nn import functional as F
 
 TaskKind = Literal["single-label", "multi-label", "regression"]
 METRICS: dict[TaskKind, tuple[str, ...]] = {
-    "single-label": ("accuracy", "micro-f1", "macro-f1", "roc-auc", "average-precision"),
+    "single-label": ("accuracy", "balanced-accuracy", "micro-f1", "macro-f1", "roc-auc", "average-precision"),
     "multi-label": ("micro-f1", "macro-f1", "roc-auc", "average-precision"),
-    "regression": ("r2",),
+    "regression": ("r2", "mae", "rmse"),
 }
+# metrics in the units of the targets, where lower is better
+ERRORS = ("mae", "rmse")
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Task:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Returns the metrics of the task, the default first; for all of them, higher is better."""
+        """Returns the metrics of the task, the default first."""
         return METRICS[self.kind]
 
     def loss(self, logits: Tensor, y: Tensor) -> Tensor:

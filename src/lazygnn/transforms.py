@@ -24,8 +24,8 @@ def row_normalize(graph: Graph) -> Graph:
     if isinstance(graph.x, Csr):
         row = graph.x.row_index()
         total = graph.x.value.new_zeros(len(graph.x)).index_add_(0, row, graph.x.value.abs())
-        return replace(graph, x=graph.x.with_value(graph.x.value / total[row].clamp(min=1e-12)))
-    return replace(graph, x=graph.x / graph.x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12))
+        return replace(graph, x=graph.x.with_value(graph.x.value / total[row].clamp(min=1e-12)), schema=None)
+    return replace(graph, x=graph.x / graph.x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12), schema=None)
 
 
 def smooth_features(graph: Graph, num_layers: int) -> Graph:
@@ -38,7 +38,7 @@ def smooth_features(graph: Graph, num_layers: int) -> Graph:
         for _ in range(num_layers):
             block = ops.spmm(graph.adj, block)
         x[:, start : start + block.shape[1]] = block
-    return replace(graph, x=x)
+    return replace(graph, x=x, schema=None)
 
 
 def stack_features(graph: Graph, num_layers: int) -> Graph:
@@ -52,7 +52,7 @@ def stack_features(graph: Graph, num_layers: int) -> Graph:
         for hop in range(num_layers + 1):
             block = block if hop == 0 else ops.spmm(graph.adj, block)
             x[:, hop * width + start : hop * width + start + block.shape[1]] = block
-    return replace(graph, x=x)
+    return replace(graph, x=x, schema=None)
 
 
 def link_similar(graph: Graph, num_neighbors: int, weight: float) -> Graph:
@@ -72,12 +72,18 @@ def link_similar(graph: Graph, num_neighbors: int, weight: float) -> Graph:
             f"got {num_neighbors}"
         )
     row, col, cosine = (torch.cat(parts) for parts in zip(*_nearest(_unit_rows(graph.x), num_neighbors), strict=True))
-    edges, weights = _weighted_edges(graph.adj, graph.degree)
+    edges, weights = weighted_edges(graph.adj, graph.degree)
     edges, weights = torch.cat((edges, torch.stack((row, col))), dim=1), torch.cat((weights, weight * cosine))
     # links are one-way until they are mirrored here, which is intended
     with without_warnings():
         adj, degree = normalized_adjacency(edges, weights, graph.num_nodes)
     return replace(graph, adj=adj.to(graph.device), degree=degree.to(graph.device))
+
+
+def weighted_edges(adj: Adjacency, degree: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the edges of a graph, [2, E], and their weights before normalization, [E]."""
+    scale, row, col = degree.double().sqrt(), adj.row_index(), adj.col.long()
+    return torch.stack((row, col)).cpu(), (adj.value.double() * scale[row] * scale[col]).cpu()
 
 
 def _columns(x: Tensor | Csr) -> Iterator[tuple[int, Tensor]]:
@@ -117,9 +123,3 @@ def _unit_rows(x: Tensor | Csr) -> Tensor | Csr:
     row = x.row_index()
     length = torch.zeros(x.num_rows, dtype=x.value.dtype, device=x.device).index_add_(0, row, x.value**2).sqrt()
     return x.with_value(x.value / length.clamp(min=torch.finfo(length.dtype).tiny)[row])
-
-
-def _weighted_edges(adj: Adjacency, degree: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the edges of a graph, [2, E], and their weights before normalization, [E]."""
-    scale, row, col = degree.double().sqrt(), adj.row_index(), adj.col.long()
-    return torch.stack((row, col)).cpu(), (adj.value.double() * scale[row] * scale[col]).cpu()

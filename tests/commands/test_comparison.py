@@ -133,3 +133,15 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"`split` is `train`; choose val or test"):
         check_split("train")
     assert check_split("val") == "val"
+
+
+def test_a_lower_error_is_better(tmp_path: Path) -> None:
+    for name, method, level in (("one", "mlp", 3.0), ("other", "gcn", 2.0)):
+        for seed in range(4):
+            write_run(tmp_path / f"{name}-{seed}", method, seed, level + 0.1 * (seed % 3), metric="rmse")
+    found = compare_runs([tmp_path / f"{name}-{seed}" for name in ("one", "other") for seed in range(4)])
+    assert found.verdicts() == ["no difference"]
+    write_run(tmp_path / "one-4", "mlp", 4, 3.2, metric="rmse")
+    write_run(tmp_path / "other-4", "gcn", 4, 2.3, metric="rmse")
+    found = compare_runs([tmp_path / f"{name}-{seed}" for name in ("one", "other") for seed in range(5)])
+    assert found.verdicts() == ["better"]

@@ -22,6 +22,7 @@ from lazygnn.training import infer
 
 Configure = Callable[..., Config]
 KEYS = ["method", "dataset", "seed", "metric", "val", "test", "epochs", "best_epoch", "seconds_per_epoch"]
+KEYS += ["seconds", "eval_seconds"]
 KEYS += ["peak_memory_mib", "run"]
 LEARNING = [method for method in METHODS if method != "label-propagation"]
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from lazygnn import commands
+from lazygnn.commands.embedding import write_embeddings
 from lazygnn.commands.exporting import EXPORTED, export_run
 from lazygnn.config import Config
 from lazygnn.errors import ConfigError
@@ -67,3 +68,16 @@ def test_other_methods_and_folders_in_use_are_refused(dataset: Path, tmp_path: P
     with pytest.raises(ConfigError, match=r"`.*run` exists; choose another `--out` or remove it"):
         export_run(tmp_path / "run", tmp_path / "run")
     assert not (tmp_path / "out").exists()
+
+
+def test_regression_outputs_are_in_the_units_of_the_data(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
+) -> None:
+    np.savez(dataset, **block_arrays | {"y": 100.0 + 10 * block_arrays["x"][:, 0]})
+    commands.train(configure(dataset, "mlp", lr=0.05), tmp_path / "run", quiet=True)
+    expected, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    export_run(tmp_path / "run", tmp_path / "out")
+    x, edges = torch.from_numpy(block_arrays["x"]), torch.from_numpy(block_arrays["edge_index"])
+    torch.testing.assert_close(plain.load(tmp_path / "out").predict(x, edges), expected)
+    assert float(expected.mean()) > 50
+    assert write_embeddings(tmp_path / "run", tmp_path / "rows.npy", device="cpu") == (60, 8)

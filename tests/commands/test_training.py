@@ -1,3 +1,4 @@
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from safetensors.torch import load_file
 
 from lazygnn import commands
 from lazygnn.config import Config
-from lazygnn.errors import CheckpointError, ConfigError, GraphError
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.folder import CHECKPOINTS, RESULT, WEIGHTS, Run
@@ -84,6 +85,32 @@ def test_a_diverging_loss_is_a_configuration_error(dataset: Path, tmp_path: Path
         commands.train(configure(dataset, "mlp", **diverging), tmp_path / "other", quiet=True)
 
 
+def test_the_best_weights_of_a_diverging_run_are_kept(
+    dataset: Path, tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lazygnn.training.trainer.learning_rate", lambda _, epoch: 0.01 if epoch < 4 else 1e30)
+    config = configure(dataset, "mlp", epochs=20, checkpoint_every=1)
+    with pytest.raises(DivergenceError, match=r"; the best weights, of epoch \d+, are kept$"):
+        commands.train(config, tmp_path / "run", quiet=True)
+    result = commands.evaluate_run(tmp_path / "run", device="cpu")
+    best = max(line["scores"]["val"] for line in Run.open(tmp_path / "run").log.read())
+    assert result["val"] == best
+    checkpoint = CheckpointFolder(tmp_path / "run" / CHECKPOINTS).load_latest()
+    assert checkpoint is not None
+    assert all(value.isfinite().all() for name, value in checkpoint.tensors.items() if name.startswith("model."))
+
+
+def test_nearly_constant_predictions_are_a_warning(
+    dataset: Path, tmp_path: Path, block_arrays: Arrays, configure: Configure, caplog: pytest.LogCaptureFixture
+) -> None:
+    np.savez(tmp_path / "poor.npz", **block_arrays | {"x": np.zeros((60, 2))})
+    commands.train(configure(tmp_path / "poor.npz", "mlp"), tmp_path / "poor", quiet=True)
+    assert caplog.text.count("predictions are nearly constant: class `") == 1
+    caplog.clear()
+    commands.train(configure(dataset, epochs=40, lr=0.05), tmp_path / "healthy", quiet=True)
+    assert not [record for record in caplog.records if "rising" not in record.message]
+
+
 def test_multi_label_and_regression_tasks_are_trained(
     tmp_path: Path, block_arrays: Arrays, configure: Configure
 ) -> None:
@@ -96,6 +123,29 @@ def test_multi_label_and_regression_tasks_are_trained(
         assert result["test"] > 0.3
         again = commands.evaluate_run(tmp_path / name, device="cpu")
         assert scores(again) == scores(result)
+
+
+def test_large_numbers_are_learned_standardized_and_scored_in_their_own_units(
+    tmp_path: Path, block_arrays: Arrays, configure: Configure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    y = 5e4 + 1e3 * block_arrays["y"]
+    np.savez(tmp_path / "numbers.npz", **block_arrays | {"y": y.astype(np.float64)}, task="regression")
+    config = configure(tmp_path / "numbers.npz", epochs=40, dropout=0.0, lr=0.1, metric="mae")
+    result = commands.train(config, tmp_path / "run")
+    assert "targets are standardized in training; predictions and scores stay in their own" in capsys.readouterr().err
+    assert 10 < result["test"] < 600
+    outputs, graph, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    test = graph.masks["test"]
+    assert float((outputs - graph.y)[test].abs().mean()) == pytest.approx(result["test"])
+    chosen = json.loads((tmp_path / "run" / "chosen.json").read_text())
+    train = y[block_arrays["train_mask"]]
+    assert chosen["target_center"] == pytest.approx([train.mean()])
+    assert chosen["target_scale"] == pytest.approx([train.std()])
+    config = configure(tmp_path / "numbers.npz", epochs=1, standardize_targets=False)
+    plain = commands.train(config, tmp_path / "plain")
+    assert "standardized" not in capsys.readouterr().err
+    assert "target_center" not in json.loads((tmp_path / "plain" / "chosen.json").read_text())
+    assert scores(commands.evaluate_run(tmp_path / "plain", device="cpu")) == scores(plain)
 
 
 @pytest.fixture

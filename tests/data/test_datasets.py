@@ -99,3 +99,11 @@ def test_cora() -> None:
     assert isinstance(graph.x, Csr)
     assert (graph.num_nodes, graph.num_edges, graph.in_channels, graph.task.num_outputs) == (2708, 5278, 1433, 7)
     assert {split: int(mask.sum()) for split, mask in graph.masks.items()} == {"train": 140, "val": 500, "test": 1000}
+
+
+@pytest.mark.parametrize("name", ["edges.csv", "sub/edges.parquet", "EDGES.TSV"])
+def test_a_table_is_not_a_graph(name: str) -> None:
+    with pytest.raises(
+        GraphError, match=rf"`{name}` is a table, not a graph; .* `lazygnn import nodes.csv edges.csv --out mygraph`"
+    ):
+        load_graph(name)

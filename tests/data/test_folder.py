@@ -367,3 +367,27 @@ def test_load_graph_refuses_a_folder_without_a_graph(elsewhere: Path) -> None:
     (elsewhere / "sub").mkdir()
     with pytest.raises(GraphError, match=r"folder `sub` has no `graph.json`; give one that `save_folder` wrote, or an"):
         load_graph("sub")
+
+
+def test_the_schema_of_tables_is_stored(tmp_path: Path) -> None:
+    nodes = {"id": ["é", "b"], "size": [1, None], "label": ["x", "y"]}
+    graph = Graph.from_tables(nodes, {"source": ["é"], "target": ["b"]}, structural=True)
+    save_folder(graph, tmp_path / "graph")
+    loaded = load_folder(tmp_path / "graph")
+    assert_same(loaded, graph)
+    assert loaded.schema == graph.schema
+    header = json.loads((tmp_path / "graph" / "graph.json").read_text())
+    assert header["schema"]["columns"][0]["name"] == "size"
+    header["schema"]["structural"] = None
+    (tmp_path / "graph" / "graph.json").write_text(json.dumps(header))
+    with pytest.raises(GraphError, match=r"graph.json`: the schema describes 2 features, but there are 35; import the"):
+        load_folder(tmp_path / "graph")
+    header["schema"]["columns"][0]["scale"] = 0
+    (tmp_path / "graph" / "graph.json").write_text(json.dumps(header))
+    with pytest.raises(GraphError, match=r"graph.json`: `schema.columns.0.number.scale` is '0'"):
+        load_folder(tmp_path / "graph")
+
+
+def test_a_graph_without_a_schema_is_written_as_before(path_graph: Graph, tmp_path: Path) -> None:
+    save_folder(path_graph, tmp_path / "graph")
+    assert "schema" not in json.loads((tmp_path / "graph" / "graph.json").read_text())

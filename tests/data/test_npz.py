@@ -2,6 +2,7 @@ import io
 import pickle
 import warnings
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis.extra import numpy as st_numpy
 from torch import Tensor
 
 from lazygnn.data import load_graph
-from lazygnn.data.npz import read_npz
+from lazygnn.data.npz import read_npz, write_npz
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 from lazygnn.ops import Csr
@@ -343,3 +344,47 @@ def test_broken_bytes_give_a_graph_or_a_graph_error(
     path = scratch / "bytes.npz"
     path.write_bytes(content[:end])
     load_or_refuse(path)
+
+
+def test_the_schema_of_tables_is_stored(tmp_path: Path) -> None:
+    nodes = {"id": ["é", "b"], "size": [1, None], "label": ["x", "y"]}
+    graph = Graph.from_tables(nodes, {"source": ["é"], "target": ["b"]})
+    write_npz(graph, tmp_path / "graph.npz")
+    loaded = read_npz(tmp_path / "graph.npz")
+    assert loaded.schema == graph.schema
+    assert loaded.class_names == graph.class_names == ("x", "y")
+    assert torch.equal(dense_x(loaded), dense_x(graph))
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (np.array(["a", "b"]), r"field `schema` has shape \(2,\) and type <U1; give one string of JSON"),
+        (np.array("{}"), r"field `schema`: `id` of the schema is"),
+        (
+            np.array('{"id": "id", "source": "a", "destination": "b"}'),
+            r"field `schema`: the schema describes 0 features, but there are 3; import the tables again",
+        ),
+    ],
+)
+def test_a_wrong_schema_is_refused(tmp_path: Path, schema: np.ndarray, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        read_npz(write(tmp_path, dense_arrays() | {"schema": schema}))
+
+
+@pytest.mark.parametrize("arrays", [dense_arrays, sparse_arrays, optional_arrays])
+def test_what_was_read_is_written_again(tmp_path: Path, arrays: Any) -> None:
+    graph = read_npz(write(tmp_path, arrays()))
+    write_npz(graph, tmp_path / "again.npz")
+    again = read_npz(tmp_path / "again.npz")
+    assert torch.equal(dense_x(again), dense_x(graph))
+    assert type(again.x) is type(graph.x)
+    torch.testing.assert_close(again.adj.to_dense(), graph.adj.to_dense())
+    assert (again.y.tolist(), again.task) == (graph.y.tolist(), graph.task)
+
+
+def test_labels_without_training_nodes_are_not_written(tmp_path: Path, path_graph: Graph) -> None:
+    with pytest.raises(GraphError, match=r"graph `path` has labels but no training nodes; save it as a folder instead"):
+        write_npz(replace(path_graph, masks={}), tmp_path / "graph.npz")
+    with pytest.raises(GraphError, match=r"could not write `.*`: .*; free the space or choose another file"):
+        write_npz(path_graph, tmp_path)

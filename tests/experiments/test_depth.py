@@ -8,7 +8,7 @@ import pytest
 from experiments import depth, grid
 from lazygnn.config import Config
 from lazygnn.graph import Graph
-from lazygnn.methods import METHODS, resolve
+from lazygnn.methods import METHODS, recipes, resolve
 
 RUN = {"commit": "1", "date": "2026", "machine": "m", "python": "3", "torch": "2"}
 
@@ -30,6 +30,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> list[Config]
 
     monkeypatch.setattr(depth, "run_grid", run)
     monkeypatch.setattr(depth, "load_graph", lambda *_: block_graph)
+    monkeypatch.setattr(recipes, "_SIZES", {})
     return configs
 
 
@@ -72,3 +73,5 @@ def test_every_method_with_a_rule_has_a_row_and_every_row_can_be_resolved(traine
     depth.main(1, list(depth.CASES), ["dblp"], None, "cpu", 2)
     exact = [config for config in trained if getattr(config.model, "exact", False)]
     assert [config.model.num_layers for config in exact] == [10]  # type: ignore[attr-defined]
+    loaders = [getattr(config.model, "loader", "cluster") for config in trained]
+    assert (loaders.count("neighbor"), loaders.count("saint")) == (1, 1)

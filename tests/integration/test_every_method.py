@@ -24,6 +24,11 @@ from lazygnn.training.trainer import Trainer
 DATA = Path(__file__).parents[3] / "shared" / "data"
 NUM_NODES = 2_000
 LEARNING = [method for method in METHODS if method != "label-propagation"]
+# a further training of a method, with another loader
+LOADERS: dict[str, dict[str, Any]] = {
+    "lazygnn, neighbor": {"loader": "neighbor", "batch_size": 400},
+    "lazygnn, saint": {"loader": "saint", "num_samples": 200, "coverage": 5},
+}
 # values that keep the recipes small
 SMALL: dict[str, Any] = {"epochs": 3, "eval_every": 3, "diagnose_every": 0, "num_layers": 2, "hidden_channels": 16}
 IN_PARTS: dict[str, Any] = SMALL | {"num_parts": 6, "parts_per_batch": 2, "partition": "random", "batch_size": 400}
@@ -61,12 +66,18 @@ def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
 
 
-def configure(method: str, dataset: str, wanted: dict[str, Any]) -> Config:
+def configure(name: str, dataset: str, wanted: dict[str, Any]) -> Config:
+    method = name.split(",")[0]
+    if name in LOADERS:
+        wanted = SMALL | LOADERS[name]
+    elif "loader" in METHODS[method].options.model_fields:
+        # by default its batches are parts
+        wanted = {key: value for key, value in wanted.items() if key != "batch_size"}
     known = METHODS[method].options.model_fields.keys() | TrainerOptions.model_fields.keys()
     return resolve(method, dataset, {key: value for key, value in wanted.items() if key in known}, device="cpu")
 
 
-@pytest.mark.parametrize("method", LEARNING)
+@pytest.mark.parametrize("method", [*LEARNING, *LOADERS])
 def test_a_method_trains_resumes_evaluates_and_predicts(
     dataset: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,16 @@ def test_all_nodes_at_once_keep_the_node_order(block_graph: Graph, size: int | N
         assert torch.equal(batch.targets, block_graph.masks["train"].nonzero()[:, 0])
 
 
+def test_all_nodes_can_be_split_instead_of_the_training_nodes(block_graph: Graph) -> None:
+    loader = RowLoader(block_graph, 25, every_node=True)
+    batches = list(loader)
+    assert [batch.num_targets for batch in batches] == [25, 25, 10]
+    targets = torch.cat([batch.targets for batch in batches])
+    assert not torch.equal(targets, torch.arange(60))
+    assert torch.equal(targets.sort().values, torch.arange(60))
+    assert all(torch.equal(batch.weight, block_graph.masks["train"][batch.targets] * (3 / 20)) for batch in batches)
+
+
 def test_a_batch_size_of_zero_is_refused(block_graph: Graph) -> None:
     with pytest.raises(ValueError, match="`batch_size` must be at least 1, got 0"):
         RowLoader(block_graph, 0)

@@ -7,6 +7,7 @@ import torch
 
 from lazygnn.config import TrainerOptions, read_toml
 from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
 from lazygnn.methods import (
     METHODS,
     build,
@@ -17,6 +18,7 @@ from lazygnn.methods import (
     recipe,
     recipe_for,
     recipe_names,
+    recipes,
     resolve,
 )
 
@@ -48,6 +50,33 @@ def test_every_option_has_a_help_text(method: str) -> None:
 def test_no_option_belongs_to_both_trainer_and_method() -> None:
     for method in METHODS.values():
         assert not TrainerOptions.model_fields.keys() & method.options.model_fields.keys()
+
+
+def test_a_recipe_belongs_to_a_data_set_and_not_to_the_name_of_a_file(
+    block_graph: Graph, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_rule = resolve("lazygnn", "mine", graph=block_graph)
+    assert not caplog.records
+    for dataset in ("some/where/cora.npz", "cora"):
+        caplog.clear()
+        found = resolve("lazygnn", dataset, graph=block_graph)
+        assert (found.trainer, found.model) == (by_rule.trainer, by_rule.model)
+        (record,) = caplog.records
+        assert record.message == (
+            f"`{dataset}` has the name of the data set cora, but 60 nodes, 3 features and 3 outputs instead of "
+            "2,708 nodes, 1,433 features and 7 outputs; its recipe is not used"
+        )
+    caplog.clear()
+    resolve("lazygnn", "cora", graph=block_graph, use_recipe=False)
+    for sizes in ((60, 3, 3), (60, None, 3)):
+        monkeypatch.setitem(recipes._SIZES, "cora", sizes)
+        assert recipe("lazygnn", "cora.npz", graph=block_graph) == recipe("lazygnn", "cora")
+        assert resolve("lazygnn", "cora", graph=block_graph).model == resolve("lazygnn", "cora").model
+    assert not caplog.records
+
+
+def test_the_size_of_every_data_set_with_a_recipe_is_known() -> None:
+    assert recipes._SIZES.keys() == {name for _, name in TABLES} - {"default"}
 
 
 def test_a_recipe_is_found_by_name_and_by_the_stem_of_a_file() -> None:

@@ -80,11 +80,15 @@ def test_a_large_graph_is_sampled_and_a_small_one_is_not() -> None:
     assert values_of("graphsage", LARGE)["batch_size"] == 8192
 
 
-def test_a_graph_gives_the_defaults_where_there_is_no_recipe(block_graph: Graph) -> None:
+def test_a_graph_gives_the_defaults_where_there_is_no_recipe(
+    block_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
     by_rule = resolve("lazygnn-deep", "mine", graph=block_graph)
     assert by_rule.trainer.epochs == values_of("lazygnn-deep", Facts.of(block_graph))["epochs"]
     assert resolve("lazygnn-deep", "mine", {"epochs": 7}, graph=block_graph).trainer.epochs == 7
     # recipes of the authors come first, unless they are not wanted
+    assert resolve("gcn", "unsized", graph=block_graph).trainer.optimizer == "adamw"
+    monkeypatch.setattr("lazygnn.methods.recipes._SIZES", {})
     assert resolve("gcn", "cora", graph=block_graph) == resolve("gcn", "cora")
     assert resolve("gcn", "cora", graph=block_graph, use_recipe=False).trainer.optimizer == "adamw"
     assert resolve("label-propagation", "mine", graph=block_graph) == resolve("label-propagation", "mine")

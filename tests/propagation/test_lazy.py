@@ -11,11 +11,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError, GraphError
+from lazygnn.fixed_point import Solution, solve
 from lazygnn.graph import Graph
 from lazygnn.history import History, NoHistory, Start
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import ClusterLoader
-from lazygnn.propagation import Drift, LazyPropagation, Mix, Response, diffuse
+from lazygnn.propagation import Drift, LazyPropagation, Mix, Response, diffuse, estimating, solves
+from lazygnn.propagation.base import ESTIMATE_TOLERANCE, WARM_TOLERANCE
 from tests.helpers import dense_steps, exact_solution, open_float64, random_graph, random_rows
 from tests.propagation.helpers import dense_views, gradient, negative, saved_for_backward
 
@@ -155,6 +157,49 @@ def test_evaluation_reads_no_history_and_solves_for_the_fixed_point(graph: Graph
     torch.testing.assert_close(prop(x, Batch.full(graph, 2)), expected, rtol=0, atol=1e-8)
     steps = LazyPropagation(ALPHA, poisoned, eval_layers=7)
     torch.testing.assert_close(steps.infer(x, graph.adj), diffuse([graph.adj] * 7, x, x, ALPHA))
+
+
+@pytest.mark.parametrize("start", [Mix(0.5), Drift()], ids=str)
+def test_an_estimate_starts_from_the_stored_solution(
+    monkeypatch: pytest.MonkeyPatch, graph: Graph, x: Tensor, start: WarmStart
+) -> None:
+    starts: list[Tensor | None] = []
+
+    def watched(*args: Any, **options: Any) -> Solution:
+        starts.append(options["start"])
+        return solve(*args, **options)
+
+    monkeypatch.setattr("lazygnn.propagation.base.solve", watched)
+    prop, expected = lazy(start), exact_solution(graph.adj, x, ALPHA)
+    # a history that is not complete has no solution
+    with estimating(prop):
+        assert float((prop.infer(x, graph.adj) - expected).norm()) <= ESTIMATE_TOLERANCE * float(x.norm())
+    before = x + 0.1 * random_rows(N, C, 5)
+    stored = exact_solution(graph.adj, before, ALPHA)
+    prop.features.push(torch.arange(N), stored, before)
+    with estimating(prop):
+        found = prop.infer(x.clone(), graph.adj, in_place=True)
+    shifted = stored + x - before if start.stores_inputs else stored
+    assert starts[0] is None
+    assert starts[1] is not None
+    torch.testing.assert_close(starts[1], shifted, rtol=0, atol=1e-12)
+    assert float((found - expected).norm()) <= WARM_TOLERANCE * float(x.norm())
+    assert not torch.allclose(found, expected, rtol=0, atol=1e-4)
+    # outside the context, and for a graph of another size, no history is read
+    other = random_graph(12, 36, seed=1)
+    torch.testing.assert_close(prop.infer(x, graph.adj), expected, rtol=0, atol=1e-3)
+    with estimating(prop):
+        prop.infer(x[:12], other.adj)
+    assert starts[2:] == [None, None]
+
+
+def test_an_estimate_of_steps_is_exact(graph: Graph, x: Tensor) -> None:
+    prop = LazyPropagation(ALPHA, open_float64(N, C, Drift()), eval_layers=7)
+    prop.fill(x, Batch.full(graph, 2))
+    assert not solves(prop)
+    assert solves(lazy(Drift()))
+    with estimating(prop):
+        assert torch.equal(prop.infer(x, graph.adj), diffuse([graph.adj] * 7, x, x, ALPHA))
 
 
 def test_evaluation_of_a_part_says_what_to_do(graph: Graph, x: Tensor) -> None:

@@ -23,3 +23,9 @@ def test_scores_of_an_earlier_epoch_say_so(capsys: pytest.CaptureFixture[str]) -
 def test_there_are_about_ten_lines(capsys: pytest.CaptureFixture[str]) -> None:
     reports = [EpochReport(n + 1, 0.5, 0.1, 0.1, None) for n in range(95)]
     assert len(shown(capsys, *reports, epochs=95)) == 11
+
+
+@pytest.mark.parametrize(("quiet", "lines"), [(False, ["mlp  targets are [1, 2]"]), (True, [])])
+def test_a_note_is_shown_as_it_is(capsys: pytest.CaptureFixture[str], quiet: bool, lines: list[str]) -> None:
+    EpochProgress("mlp", 1, metric="r2", quiet=quiet).note("targets are [1, 2]")
+    assert capsys.readouterr().err.splitlines() == lines

@@ -1,3 +1,4 @@
+import math
 import os
 import signal
 import threading
@@ -44,8 +45,20 @@ def restored_handlers() -> Iterator[None]:
         signal.signal(signum, handler)
 
 
-def trainer(num_batches: int) -> Trainer:
-    return cast(Trainer, SimpleNamespace(num_batches=num_batches, checkpoint=lambda: ({"x": torch.ones(1)}, {})))
+def trainer(num_batches: int, weight: float = 1.0) -> Trainer:
+    tensors = {"model.x": torch.tensor([weight]), "random.cpu": torch.zeros(1, dtype=torch.uint8)}
+    return cast(Trainer, SimpleNamespace(num_batches=num_batches, checkpoint=lambda: (tensors, {})))
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf])
+def test_weights_that_are_not_finite_are_not_saved(
+    folder: Recorder, weight: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    saver = Saver(folder, TrainerOptions(checkpoint_every=1))
+    saver(trainer(1))
+    saver(trainer(2, weight))
+    assert folder.saved == [1]
+    assert "no checkpoint was written: a weight is not finite" in caplog.text
 
 
 def saves(saver: Saver, batches: range) -> None:

@@ -36,3 +36,8 @@ def test_a_run_that_ended_before_its_last_epoch_is_not_judged() -> None:
 def test_no_log_and_no_validation_split_say_nothing() -> None:
     assert still_rising([], 0) is None
     assert still_rising([{"epoch": 1, "scores": {"train": 1.0}}], 1) is None
+
+
+@pytest.mark.parametrize(("last", "expected"), [(70.0, (80.0, 70.0)), (79.9, None), (90.0, None)])
+def test_an_error_improves_by_falling(last: float, expected: tuple[float, float] | None) -> None:
+    assert still_rising(log_of({10: 95.0, 90: 80.0, 100: last}, 100), 100, "mae") == expected

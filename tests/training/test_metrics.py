@@ -7,12 +7,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score, f1_score, r2_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    f1_score,
+    mean_absolute_error,
+    r2_score,
+    recall_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 from torch import Tensor
 
 from lazygnn.errors import ConfigError, GraphError
-from lazygnn.task import METRICS, Task
-from lazygnn.training.metrics import find_metric, predict_class, predict_labels, score
+from lazygnn.task import ERRORS, METRICS, Task
+from lazygnn.training.metrics import find_metric, gain, predict_class, predict_labels, score
 from tests.helpers import needs_cuda, random_rows
 
 SINGLE, BINARY, MULTI = Task("single-label", 3), Task("single-label", 2), Task("multi-label", 2)
@@ -113,6 +121,9 @@ def test_scores_of_one_label_equal_those_of_scikit_learn(drawn: tuple[Tensor, Te
     for average in ("micro", "macro"):
         expected = f1_score(y, predicted, average=average, zero_division=0)
         assert measure(f"{average}-f1", task, logits, y) == pytest.approx(expected, abs=1e-12)
+    # scikit-learn's `balanced_accuracy_score` warns of classes that are only predicted
+    expected = recall_score(y, predicted, labels=y.unique(), average="macro")
+    assert measure("balanced-accuracy", task, logits, y) == pytest.approx(expected, abs=1e-12)
     probability, positive = logits.double().softmax(dim=1), one_hot(y, num_classes)
     if num_classes == 2:
         probability, positive = probability[:, 1:], positive[:, 1:]
@@ -264,13 +275,13 @@ def test_auto_is_the_first_metric_of_the_task() -> None:
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in METRICS.items() for name in names])
-def test_every_metric_of_a_task_is_one_for_perfect_outputs(kind: Any, name: str) -> None:
+def test_every_score_is_one_for_perfect_outputs_and_every_error_zero(kind: Any, name: str) -> None:
     classes = torch.tensor([0, 1, 2, 0])
     logits = 2.0 * torch.eye(3)[classes] - 1
     y = classes if kind == "single-label" else (logits > 0).float() if kind == "multi-label" else logits
     found, metric = find_metric(name, Task(kind, 3))
-    assert (found, metric(logits, y)) == (name, 1)
-    assert metric(-logits, y) < 0.5
+    assert (found, metric(logits, y)) == (name, 0 if name in ERRORS else 1)
+    assert gain(name, metric(-logits, y)) < 0.5
 
 
 @pytest.mark.parametrize(
@@ -279,8 +290,8 @@ def test_every_metric_of_a_task_is_one_for_perfect_outputs(kind: Any, name: str)
         (
             "r2",
             SINGLE,
-            r"metric `r2` does not fit a single-label task; choose one of: auto, accuracy, micro-f1, macro-f1, "
-            r"roc-auc, average-precision$",
+            r"metric `r2` does not fit a single-label task; choose one of: auto, accuracy, balanced-accuracy, "
+            r"micro-f1, macro-f1, roc-auc, average-precision$",
         ),
         (
             "acuracy",
@@ -288,7 +299,7 @@ def test_every_metric_of_a_task_is_one_for_perfect_outputs(kind: Any, name: str)
             r"metric `acuracy` does not fit a multi-label task; choose one of: auto, micro-f1, macro-f1, roc-auc, "
             r"average-precision$",
         ),
-        ("accuracy", NUMBERS, r"metric `accuracy` does not fit a regression task; choose one of: auto, r2$"),
+        ("accuracy", NUMBERS, r"metric `accuracy` does not fit a regression task; choose one of: auto, r2, mae, rmse$"),
     ],
 )
 def test_a_metric_that_does_not_fit_is_refused(name: str, task: Task, message: str) -> None:
@@ -343,3 +354,18 @@ def test_scores_on_a_gpu_are_those_on_a_cpu(kind: Any, name: str) -> None:
     y = torch.arange(1000) % 5 if kind == "single-label" else (logits + random_rows(1000, 5, 1) > 0).float()
     metric = find_metric(name, Task(kind, 5))[1]
     assert metric(logits.cuda(), y.cuda()) == pytest.approx(metric(logits, y), abs=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_errors_of_numbers_equal_those_of_scikit_learn(shift: float) -> None:
+    y, outputs = random_rows(50, 2, 0) + shift, random_rows(50, 2, 1) * torch.tensor([1.0, 5.0]) + shift
+    for name, function in (("mae", mean_absolute_error), ("rmse", root_mean_squared_error)):
+        expected = function(y, outputs)
+        assert measure(name, NUMBERS, outputs, y) == pytest.approx(expected, abs=1e-9)
+        assert expected > 1
+
+
+def test_a_lower_error_is_a_gain_and_so_is_a_higher_score() -> None:
+    assert all(gain(name, 1.0) > gain(name, 2.0) for name in ("mae", "rmse"))
+    scores = {name for names in METRICS.values() for name in names} - {"mae", "rmse"}
+    assert all(gain(name, 2.0) > gain(name, 1.0) for name in scores)

@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
-from lazygnn.errors import ConfigError, GraphError
+from lazygnn.errors import ConfigError, DivergenceError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.methods import METHODS, build, resolve
+from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.propagation import NoPropagation
@@ -174,6 +175,20 @@ def test_the_metric_decides_which_weights_are_best(metric: str, best: int, found
     assert int(model.steps) == best
 
 
+def test_the_lowest_error_is_best() -> None:
+    at = np.arange(12)
+    y = np.stack((at, -at), axis=1) + 0.5
+    graph = Graph.from_edges(np.stack((at, at[::-1])), np.ones((12, 3)), y, train_mask=at >= 4, val_mask=at < 4)
+
+    class Offset(Scripted):
+        def infer(self, graph: Graph) -> Tensor:
+            return graph.y + [3.0, 0.5, 2.0][int(self.steps) - 1]
+
+    for metric, best in (("mae", 0.5), ("rmse", 0.5)):
+        result = Trainer(Offset([]), FullLoader(graph, 0), graph, options(epochs=3, metric=metric)).fit()
+        assert (result.best_epoch, result.scores["val"]) == (2, best)
+
+
 def test_without_validation_nodes_the_last_weights_are_kept() -> None:
     model, result, _ = fit_script([0, 8, 3, 2], splits="train", epochs=3, patience=1)
     assert (result.epochs, result.best_epoch) == (3, 3)
@@ -204,8 +219,25 @@ def test_zero_epochs_evaluate_the_untrained_model() -> None:
 def test_a_loss_that_is_not_a_number_ends_training() -> None:
     graph = scripted_graph()
     trainer = Trainer(Scripted([0] * 3, factor=math.nan), FullLoader(graph, 0), graph, options(epochs=2))
-    with pytest.raises(FloatingPointError, match=r"the loss is nan in epoch 1; lower `lr` or set `clip_norm`"):
+    with pytest.raises(DivergenceError, match=r"the loss is nan in epoch 1; lower `lr` or set `clip_norm`"):
         trainer.fit()
+
+
+def test_weights_that_are_not_finite_are_never_the_best() -> None:
+    class Broken(Scripted):
+        """Predicts better than before with a weight that has no effect on the outputs and is not a number."""
+
+        def infer(self, graph: Graph) -> Tensor:
+            if int(self.steps) == 2:
+                next(self.parameters()).data.fill_(math.nan)
+            return super().infer(graph)
+
+    graph, model = scripted_graph(), Broken([0, 5, 9, 9])
+    trainer = Trainer(model, FullLoader(graph, 0), graph, options(epochs=3))
+    with pytest.raises(DivergenceError, match=r"a weight is not finite in epoch 2; lower `lr` or set `clip_norm`"):
+        trainer.run()
+    assert (trainer.best.epoch, trainer.best.scores["val"]) == (1, 0.5)
+    assert all(value.isfinite().all() for value in trainer.best.weights.values())
 
 
 def test_a_metric_that_does_not_fit_is_refused_before_training(block_graph: Graph) -> None:
@@ -338,3 +370,39 @@ def test_the_loss_of_an_epoch_is_the_mean_over_its_batches(block_graph: Graph) -
     # a learning rate that changes no weight, so that every batch sees the same model
     Trainer(model, loader, block_graph, options(epochs=2, lr=1e-30), on_epoch=reports.append).fit()
     assert [report.loss for report in reports] == pytest.approx([expected, expected], rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["lazygnn", "lazygnn-deep"])
+def test_epochs_are_validated_by_estimates_and_the_result_is_exact(
+    monkeypatch: pytest.MonkeyPatch, block_graph: Graph, method: str
+) -> None:
+    estimated: list[bool] = []
+
+    def watched(model: Model, *args: Any, **options: Any) -> dict[str, float]:
+        estimated.append(any(getattr(each, "estimates", False) for each in model.modules()))
+        return evaluate(model, *args, **options)
+
+    monkeypatch.setattr("lazygnn.training.trainer.evaluate", watched)
+    config = resolve(method, "block", {"epochs": 4, "hidden_channels": 8})
+    built = build(config, block_graph)
+    result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
+    assert estimated == [True] * 4 + [False]
+    assert result.scores == evaluate(built.model, built.graph)
+    assert result.eval_seconds > 0
+
+
+def test_a_model_without_a_fixed_point_is_not_evaluated_twice(
+    monkeypatch: pytest.MonkeyPatch, block_graph: Graph
+) -> None:
+    calls: list[Model] = []
+
+    def watched(model: Model, *args: Any, **options: Any) -> dict[str, float]:
+        calls.append(model)
+        return evaluate(model, *args, **options)
+
+    monkeypatch.setattr("lazygnn.training.trainer.evaluate", watched)
+    config = resolve("appnp", "block", {"epochs": 4})
+    built = build(config, block_graph)
+    result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
+    assert len(calls) == 4
+    assert result.scores == evaluate(built.model, built.graph)

@@ -113,3 +113,12 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ConfigError, match=r"`tune` needs Optuna; install `lazygnn\[tune\]`"):
         load_optuna()
+
+
+def test_a_lower_error_is_better(tmp_path: Path) -> None:
+    study = Study(tmp_path, SPACE, seed=0, pruner="none", epochs=1, lower=True)
+    for score in (3.0, 1.0, 2.0, 1.0):
+        study.tell(study.ask().number, score, "complete")
+    best = study.best()
+    assert best is not None
+    assert (best.number, best.score, study.study.best_value) == (1, 1.0, 1.0)

@@ -1,8 +1,9 @@
-"""The commands as Python functions: train, resume, tune, evaluate, predict and prepare."""
+"""The commands as Python functions: import, train, resume, tune, evaluate, predict and prepare."""
 
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.evaluation import evaluate_run
 from lazygnn.commands.fine_tuning import fine_tune
+from lazygnn.commands.importing import import_graph
 from lazygnn.commands.prediction import predict_run
 from lazygnn.commands.preparation import prepare
 from lazygnn.commands.repeating import resume_seeds, train_seeds
@@ -13,6 +14,7 @@ __all__ = [
     "choose_device",
     "evaluate_run",
     "fine_tune",
+    "import_graph",
     "predict_run",
     "prepare",
     "resume",

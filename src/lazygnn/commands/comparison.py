@@ -14,6 +14,7 @@ from lazygnn.run.curves import plot_comparison
 from lazygnn.run.folder import Run
 from lazygnn.run.paired import LEVEL, Difference, adjusted, paired_difference
 from lazygnn.run.seeds import SeedRuns, summarize
+from lazygnn.training.metrics import gain
 
 logger = logging.getLogger(__name__)
 
@@ -73,19 +74,23 @@ class Comparison:
 
     def verdicts(self) -> list[str]:
         """Returns for each candidate but the first: better, worse, no difference, or unknown."""
-        return [_verdict(found, p) for found, p in zip(self.differences, self.probabilities, strict=True)]
+        return [_verdict(found, p, self.metric) for found, p in zip(self.differences, self.probabilities, strict=True)]
+
+    @property
+    def metric(self) -> str:
+        """Returns the name of the scores."""
+        return str(next(iter(self.candidates[0].results.values()))["metric"])
 
     def sentences(self) -> list[str]:
         """Returns a sentence for each candidate but the first."""
         return [
-            f"{one.name} against {self.candidates[0].name}: {_sentence(found, p, self.split)}"
+            f"{one.name} against {self.candidates[0].name}: {_sentence(found, p, self.metric, self.split)}"
             for one, found, p in zip(self.candidates[1:], self.differences, self.probabilities, strict=True)
         ]
 
     def table(self) -> Table:
         """Returns a row for each candidate."""
-        metric = next(iter(self.candidates[0].results.values()))["metric"]
-        table = Table("run", "method", "seeds", "val", "test", "best epoch", "seconds per epoch", title=metric)
+        table = Table("run", "method", "seeds", "val", "test", "best epoch", "seconds per epoch", title=self.metric)
         for one in self.candidates:
             found = summarize(list(one.results.values()), Path(one.name))
             scores = [_cell(found[split], found[f"{split}_deviation"]) for split in ("val", "test")]
@@ -177,22 +182,22 @@ def _cell(mean: float | None, deviation: float | None) -> str:
     return f"{mean:.4f}" if deviation is None else f"{mean:.4f} ± {deviation:.4f}"
 
 
-def _verdict(found: Difference, p: float | None) -> str:
+def _verdict(found: Difference, p: float | None, metric: str) -> str:
     if found.mean is None or p is None:
         return "unknown"
     if p >= LEVEL:
         return "no difference"
-    return "better" if found.mean > 0 else "worse"
+    return "better" if gain(metric, found.mean) > 0 else "worse"
 
 
-def _sentence(found: Difference, p: float | None, split: Split) -> str:
+def _sentence(found: Difference, p: float | None, metric: str, split: Split) -> str:
     count = len(found.seeds)
     if found.mean is None or p is None:
         return (
             f"unknown, since they have {count or 'no'} seed{'' if count == 1 else 's'} in common; "
             "train both with the same `--seeds`, at least 2"
         )
-    verdict = {"no difference": "no difference that is more than noise"}.get(word := _verdict(found, p), word)
+    verdict = {"no difference": "no difference that is more than noise"}.get(word := _verdict(found, p, metric), word)
     interval = "" if found.low is None else f", 95 % interval {found.low:+.4f} to {found.high:+.4f}"
     return f"{verdict} on {split} ({found.mean:+.4f}{interval}, p = {p:.2g}, {count} common seeds)"
 

@@ -11,8 +11,10 @@ from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.commands.result import make_result
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
+from lazygnn.errors import ConfigError
 from lazygnn.graph import without_warnings
 from lazygnn.methods import read_config
+from lazygnn.reports import make_report
 from lazygnn.run.folder import Run
 from lazygnn.training import infer
 from lazygnn.training.metrics import find_metric, score
@@ -60,6 +62,7 @@ def evaluate_by_metrics(
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
     graph_file: Path | None = None,
+    report: bool = False,
 ) -> list[dict[str, Any]]:
     """Evaluates the best weights of a run by several metrics; the outputs are computed once.
 
@@ -70,10 +73,13 @@ def evaluate_by_metrics(
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions before they are scored.
         graph_file: Another graph with the same features and classes.
+        report: Whether to write `report.json` into the run folder: classes, calibration, and where the run errs.
 
     Returns:
         A result for every metric, as `train` returns it.
     """
+    if report and graph_file is not None:
+        raise ConfigError("`--report` is about the graph of the run; omit `--report` or `--graph`")
     run = Run.open(path)
     config, weights = run.config(read_config), run.load_weights()
     chosen = choose_device(device)
@@ -87,11 +93,15 @@ def evaluate_by_metrics(
     if correct_and_smooth is not None:
         correct_and_smooth.check(graph)
     found = [find_metric(name, graph.task) for name in metrics or [config.trainer.metric]]
+    loaded = graph
     model, graph = restore_model(run, weights, graph, chosen)
     logits, trained, changed = infer(model, graph), run.result(), {}
     if correct_and_smooth is not None:
         logits = correct_and_smooth.apply_to_logits(logits, graph, device=chosen)
         changed = {"correct_and_smooth": asdict(correct_and_smooth)}
+    if report:
+        # a method may add edges to its graph, so the report is about the one that was loaded
+        run.save_report(make_report(logits, loaded) | changed)
     results = []
     for name, metric in found:
         scores = score(metric, logits, graph.y, graph.masks)

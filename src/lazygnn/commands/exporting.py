@@ -11,7 +11,8 @@ from lazygnn.commands.loading import LoadedRun, load_run
 from lazygnn.errors import ConfigError
 from lazygnn.files import replaced
 from lazygnn.methods import method_options
-from lazygnn.models import GCN, SAGE, Decoupled
+from lazygnn.model import Model
+from lazygnn.models import GCN, SAGE, Decoupled, Standardized
 from lazygnn.propagation.base import Diffusion, NoPropagation
 
 WEIGHTS, DESCRIPTION, CODE = "weights.safetensors", "model.json", "model.py"
@@ -35,7 +36,7 @@ def export_run(path: Path, out: Path, *, root: str | None = None) -> dict[str, A
     if run.config.method not in EXPORTED:
         raise ConfigError(f"`{run.config.method}` cannot be exported; methods that can: {', '.join(EXPORTED)}")
     description = describe_model(run)
-    weights = {name: value.contiguous() for name, value in run.model.state_dict().items()}
+    weights = {name: value.contiguous() for name, value in _inner(run.model).state_dict().items()}
     try:
         with replaced(out) as unfinished:
             unfinished.mkdir()
@@ -49,11 +50,13 @@ def export_run(path: Path, out: Path, *, root: str | None = None) -> dict[str, A
 
 def describe_model(run: LoadedRun) -> dict[str, Any]:
     """Returns what `model.py` needs to know of a model, and where it comes from."""
-    model, options = run.model, method_options(run.config)
+    model, options = _inner(run.model), method_options(run.config)
     weights, task = model.state_dict(), run.graph.task
     common = {
         "task": task.kind,
         "class_names": None if run.graph.class_names is None else list(run.graph.class_names),
+        "center": run.model.target_center.tolist() if isinstance(run.model, Standardized) else None,
+        "scale": run.model.target_scale.tolist() if isinstance(run.model, Standardized) else None,
         "normalize_features": options.normalize_features,
         "norm": getattr(options, "norm", "none"),
         "method": run.config.method,
@@ -69,6 +72,10 @@ def describe_model(run: LoadedRun) -> dict[str, Any]:
     name, kind = ("own.weight", "sage") if isinstance(model, SAGE) else ("weight", "gcn")
     shapes = [weights[f"layers.{index}.{name}"].shape for index in range(len(model.layers))]
     return {"kind": kind, "sizes": _sizes(shapes), **common}
+
+
+def _inner(model: Model) -> Model:
+    return model.model if isinstance(model, Standardized) else model
 
 
 def _describe_propagation(model: Decoupled) -> dict[str, Any]:

@@ -26,10 +26,13 @@ def list_options(method: str, dataset: str, root: str | None, console: Console) 
     """Prints the options of a method with the recipe for a data set, and the data sets that have a recipe."""
     options = find_method(method).options
     _check_dataset(dataset, root)
-    name = recipe_for(method, dataset)
-    source, graph = "default recipe" if name == "default" else f"recipe for {name}", None
-    if name == "default" and find_method(method).adapt is not None and find_graph(dataset, root) is not None:
-        graph, source = load_graph(dataset, root), f"rule for {Path(dataset).stem}"
+    name, graph, adapts = recipe_for(method, dataset), None, find_method(method).adapt is not None
+    if (name != "default" or adapts) and find_graph(dataset, root) is not None:
+        graph = load_graph(dataset, root)
+        name = recipe_for(method, dataset, graph=graph)
+    source = "default recipe" if name == "default" else f"recipe for {name}"
+    if graph is not None and name == "default" and adapts:
+        source = f"rule for {Path(dataset).stem}"
     values = recipe(method, dataset, graph=graph)
     for group, fields in (("training", TrainerOptions), (method, options)):
         console.print(_options_table(f"{group}, {source}", fields, values))

@@ -6,10 +6,12 @@ from pathlib import Path
 from torch import Tensor
 
 from lazygnn.commands.device import choose_device
+from lazygnn.commands.importing import add_rows
+from lazygnn.commands.reporting import read_temperature
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
-from lazygnn.errors import GraphError
+from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
@@ -21,15 +23,21 @@ def predict_run(
     path: Path,
     graph_file: Path | None = None,
     *,
+    nodes: Path | None = None,
+    edges: Path | None = None,
+    drop_unknown: bool = False,
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
 ) -> tuple[Tensor, Graph, Graph]:
-    """Computes the outputs of a run for every node of its own graph, or of a new one with the same features.
+    """Computes the outputs of a run for every node of its own graph, of a new one, or of new rows of its tables.
 
     Args:
         path: The run folder.
-        graph_file: A new graph.
+        graph_file: A new graph with the same features.
+        nodes: A table of new nodes, which are added to the run's own graph; outputs are for these alone.
+        edges: A table of their edges, among each other and with the nodes of the graph.
+        drop_unknown: Drops edges of unknown nodes.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
@@ -41,7 +49,16 @@ def predict_run(
     config, weights = run.config(read_config), run.load_weights()
     with without_warnings():
         trained_on = reload_graph(config, root)
+    if nodes is None and edges is not None:
+        raise ConfigError("`--edges` are edges of new nodes; give these with `--nodes`")
+    if drop_unknown and edges is None:
+        raise ConfigError("`--drop-unknown` has no effect without `--edges`; omit it")
+    if nodes is not None and graph_file is not None:
+        raise ConfigError("`--nodes` adds to the graph of the run, so that `--graph` has no effect; omit one of them")
     graph = trained_on if graph_file is None else load_graph(graph_file, root)
+    new = graph
+    if nodes is not None:
+        graph, new = add_rows(trained_on, nodes, edges, drop_unknown=drop_unknown)
     if graph.in_channels != trained_on.in_channels:
         raise GraphError(
             f"`{graph_file}` has {graph.in_channels} features, the run was trained on {trained_on.in_channels}; "
@@ -56,7 +73,8 @@ def predict_run(
     logits = infer(model, placed)
     if correct_and_smooth is not None:
         logits = correct_and_smooth.apply_to_logits(logits, placed, device=chosen)
-    return logits, graph, trained_on
+    # new rows are last
+    return logits[-new.num_nodes :], replace(new, task=trained_on.task), trained_on
 
 
 def write_predictions(
@@ -64,9 +82,13 @@ def write_predictions(
     out: Path,
     graph_file: Path | None = None,
     *,
+    nodes: Path | None = None,
+    edges: Path | None = None,
+    drop_unknown: bool = False,
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
+    calibrated: bool = False,
     probabilities: bool = False,
     known: bool = False,
     unlabeled: bool = False,
@@ -77,19 +99,31 @@ def write_predictions(
         path: The run folder.
         out: The file; its suffix is the format.
         graph_file: A new graph.
+        nodes: A table of new nodes.
+        edges: A table of their edges.
+        drop_unknown: Drops edges of unknown nodes.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
+        calibrated: Whether probabilities are at the temperature of the run's report; predictions do not change.
         probabilities: Whether to add a column for the probability of each class.
         known: Whether to add columns with the split and the label of every node.
         unlabeled: Whether to write nodes without a label alone.
     """
     check_format(out)
+    temperature = read_temperature(Run.open(path), correct_and_smooth) if calibrated else 1.0
     logits, graph, trained_on = predict_run(
-        path, graph_file, device=device, root=root, correct_and_smooth=correct_and_smooth
+        path,
+        graph_file,
+        nodes=nodes,
+        edges=edges,
+        drop_unknown=drop_unknown,
+        device=device,
+        root=root,
+        correct_and_smooth=correct_and_smooth,
     )
     names = trained_on.class_names
-    table = prediction_table(logits, graph, trained_on.task, names, probabilities=probabilities)
+    table = prediction_table(logits / temperature, graph, trained_on.task, names, probabilities=probabilities)
     table = with_known(table, graph, names) if known else table
     if unlabeled:
         kept = ~labeled_nodes(graph)

@@ -13,6 +13,7 @@ from lazygnn.errors import CheckpointError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import Place, build_model, place_graph, read_config
 from lazygnn.model import Model
+from lazygnn.models import Standardized
 from lazygnn.run.folder import HISTORIES, Run
 
 
@@ -47,6 +48,10 @@ def restore_model(run: Run, weights: dict[str, Tensor], graph: Graph, device: to
     config = run.config(read_config)
     graph = place_graph(config, graph, device)
     model = build_model(config, graph, Place(device, run.path / HISTORIES, training=False))
+    # known by its weights: earlier runs learned targets as they are
+    if {"target_center", "target_scale"} <= weights.keys():
+        center, scale = (torch.empty_like(weights[name]) for name in ("target_center", "target_scale"))
+        model = Standardized(model, center, scale).to(device)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

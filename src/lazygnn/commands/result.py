@@ -25,7 +25,7 @@ def make_result(
         config: The configuration of the run.
         metric: The name of the metric.
         scores: The score on every split.
-        trained: Fields about the training: `epochs`, `best_epoch`, `seconds_per_epoch`.
+        trained: Fields about the training: `epochs`, `best_epoch`, `seconds_per_epoch`, `seconds`, `eval_seconds`.
         device: The device that computed the scores.
         path: The run folder.
     """
@@ -39,6 +39,8 @@ def make_result(
         "epochs": trained.get("epochs"),
         "best_epoch": trained.get("best_epoch"),
         "seconds_per_epoch": trained.get("seconds_per_epoch"),
+        "seconds": trained.get("seconds"),
+        "eval_seconds": trained.get("eval_seconds"),
         "peak_memory_mib": peak_memory_mib(device),
         "run": str(path),
     }

@@ -14,10 +14,11 @@ from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result
 from lazygnn.config import Config, check_options
 from lazygnn.data import load_graph
-from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError
 from lazygnn.graph import Graph
 from lazygnn.methods import build, read_config
 from lazygnn.model import Model
+from lazygnn.models import Standardized
 from lazygnn.partitioning import default_cache
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.curves import plot_curves
@@ -25,7 +26,8 @@ from lazygnn.run.folder import CHECKPOINTS, CURVES, HISTORIES, Run
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Saver
 from lazygnn.run.trend import still_rising
-from lazygnn.training import EpochReport, Trainer
+from lazygnn.training import EpochReport, Trainer, infer
+from lazygnn.training.constancy import describe_constant
 from lazygnn.training.metrics import find_metric
 
 logger = logging.getLogger(__name__)
@@ -119,7 +121,8 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
     metric, _ = find_metric(config.trainer.metric, built.graph.task)
     # on a GPU, whether a step is replayed is decided batch by batch
     replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
-    run.save_chosen({"device": str(device), "metric": metric} | replay | config.model.chosen())
+    scale = _target_scale(built.model)
+    run.save_chosen({"device": str(device), "metric": metric} | replay | scale | config.model.chosen())
     return trainer
 
 
@@ -160,6 +163,12 @@ def _load_initial(model: Model, weights: dict[str, Tensor]) -> None:
         ) from error
 
 
+def _target_scale(model: Model) -> dict[str, list[float]]:
+    if not isinstance(model, Standardized):
+        return {}
+    return {"target_center": model.target_center.tolist(), "target_scale": model.target_scale.tolist()}
+
+
 def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str, Any]:
     saver = Saver(CheckpointFolder(run.path / CHECKPOINTS), config.trainer)
     trainer.on_batch = saver
@@ -172,10 +181,18 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
             progress.show(report)
 
         trainer.on_epoch = on_epoch
+        if isinstance(trainer.model, Standardized) and trainer.epoch == 0:
+            progress.note(
+                "targets are standardized in training; predictions and scores stay in their own units "
+                "(`standardize_targets=false` turns this off)"
+            )
         try:
             trainer.run()
-        except FloatingPointError as error:
-            raise ConfigError(str(error)) from error
+        except DivergenceError as error:
+            if not trainer.best.weights:
+                raise
+            run.save_weights(trainer.best.weights)
+            raise DivergenceError(f"{error}; the best weights, of epoch {trainer.best.epoch}, are kept") from error
         saver.save(trainer)
     # the last checkpoint has the content of these files
     shutil.rmtree(run.path / HISTORIES, ignore_errors=True)
@@ -183,16 +200,21 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
     run.save_weights(trainer.model.state_dict())
     log = run.log.read()
     plot_curves({config.method: log}, run.path / CURVES)
-    if (rise := still_rising(log, config.trainer.epochs)) is not None:
+    if (rise := still_rising(log, config.trainer.epochs, metric)) is not None:
         logger.warning(
-            f"validation was still rising when training ended: {rise[0]:.4f} after nine tenths of the epochs, "
-            f"{rise[1]:.4f} at the end; train longer, with `--set epochs={2 * config.trainer.epochs}`"
+            f"validation was still {'rising' if rise[0] < rise[1] else 'falling'} when training ended: "
+            f"{rise[0]:.4f} after nine tenths of the epochs, {rise[1]:.4f} at the end; "
+            f"train longer, with `--set epochs={2 * config.trainer.epochs}`"
         )
+    if (constant := describe_constant(infer(trainer.model, trainer.graph), trainer.graph)) is not None:
+        logger.warning(constant)
     trained = {
         "epochs": fit.epochs,
         "best_epoch": fit.best_epoch,
         # not the mean: the first epochs compile and capture
         "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
+        "seconds": fit.seconds + fit.eval_seconds,
+        "eval_seconds": fit.eval_seconds,
     }
     device = trainer.model.device
     result = make_result(config, metric, fit.scores, trained=trained, device=device, path=run.path)

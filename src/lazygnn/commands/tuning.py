@@ -12,12 +12,12 @@ from typing import Any
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.training import unused_folder
-from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.files import write_file
 from lazygnn.graph import Graph
 from lazygnn.run.folder import RESULT, read_json
 from lazygnn.run.saving import Interrupted
+from lazygnn.task import ERRORS
 from lazygnn.training.metrics import find_metric
 from lazygnn.tuning.space import find_space, nearest_values, read_space, write_space
 from lazygnn.tuning.study import Asked, Study, Tried, check_pruner, load_optuna, locked
@@ -116,8 +116,16 @@ def _search(
     content, started = _read(folder), time.monotonic()
     space = read_space(content["space"], str(folder / STUDY))
     default = subject.config({}, graph)
+    metric, _ = find_metric(default.trainer.metric, graph.task)
     with locked(folder):
-        study = Study(folder, space, seed=subject.seed, pruner=content["pruner"], epochs=default.trainer.epochs)
+        study = Study(
+            folder,
+            space,
+            seed=subject.seed,
+            pruner=content["pruner"],
+            epochs=default.trainer.epochs,
+            lower=metric in ERRORS,
+        )
         # the best can then not be worse than the default
         study.begin_with(nearest_values(space, default))
         again = study.interrupted()
@@ -141,10 +149,10 @@ def _search(
                 tell(_describe(ended, study.best()))
         except KeyboardInterrupt:
             raise Interrupted(signal.SIGINT, folder, "tune") from None
-        return _finish(folder, subject, default, study, graph)
+        return _finish(folder, subject, study, metric)
 
 
-def _finish(folder: Path, subject: Subject, default: Config, study: Study, graph: Graph) -> dict[str, Any]:
+def _finish(folder: Path, subject: Subject, study: Study, metric: str) -> dict[str, Any]:
     tried, best = study.tried(), study.best()
     counts = Counter(trial.outcome for trial in tried)
     if best is None:
@@ -152,7 +160,6 @@ def _finish(folder: Path, subject: Subject, default: Config, study: Study, graph
         raise CheckpointError(
             f"no trial in `{folder}` is complete: {reason}; continue with `lazygnn tune --resume {folder}`"
         )
-    metric, _ = find_metric(default.trainer.metric, graph.task)
     options = {**best.values, **subject.fixed}
     write_file(folder / BEST, _toml(options, subject, metric, best).encode())
     result = {

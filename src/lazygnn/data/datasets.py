@@ -15,6 +15,7 @@ from lazygnn.errors import GraphError, wrong_type
 from lazygnn.graph import Graph
 
 EMBEDDED = "wordnet-small"
+_TABLES = (".csv", ".tsv", ".parquet")
 _READERS: dict[str, Callable[[Path, str], Graph]] = {
     "planetoid": read_planetoid,
     "saint": read_saint,
@@ -41,6 +42,11 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
     path, name, folder = Path(name), str(name), data_root(root)
     if not name:
         raise GraphError("the name of the data set is empty; give a name that `lazygnn list` shows, or a path")
+    if path.suffix.lower() in _TABLES:
+        raise GraphError(
+            f"`{path}` is a table, not a graph; import a table of nodes and one of edges first: "
+            "`lazygnn import nodes.csv edges.csv --out mygraph`, then give `mygraph`"
+        )
     if path.suffix == ".npz":
         raise unknown_dataset(name, root, ())
     if name == EMBEDDED:

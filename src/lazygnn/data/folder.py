@@ -19,6 +19,7 @@ from lazygnn.errors import GraphError
 from lazygnn.files import replaced
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Adjacency, Csr, to_tensor
+from lazygnn.tables.schema import Schema
 from lazygnn.task import Task, TaskKind
 
 HEADER = "graph.json"
@@ -45,7 +46,7 @@ _INDEX, _FLOAT = ("int32", "int64"), ("float32", "float64")
 class Header(BaseModel):
     """The content of `graph.json`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
 
     format: Literal["lazygnn-graph"] = "lazygnn-graph"
     version: Literal[1] = 1
@@ -56,6 +57,8 @@ class Header(BaseModel):
     num_outputs: _Size
     class_names: tuple[str, ...] | None = None
     arrays: tuple[ArrayName, ...]
+    # pydantic has a method `schema`
+    table_schema: Schema | None = Field(None, alias="schema")
 
 
 def save_folder(graph: Graph, path: str | Path) -> None:
@@ -80,6 +83,7 @@ def save_folder(graph: Graph, path: str | Path) -> None:
             num_outputs=graph.task.num_outputs,
             class_names=graph.class_names,
             arrays=tuple(arrays),
+            table_schema=graph.schema,
         )
         write_header(folder, header)
 
@@ -110,6 +114,7 @@ def load_folder(path: str | Path) -> Graph:
         class_names=header.class_names,
         name=header.name,
         part_ptr=reader.part_ptr() if "part_ptr" in header.arrays else None,
+        schema=header.table_schema,
     )
 
 
@@ -129,7 +134,9 @@ def staged_folder(path: Path) -> Iterator[Path]:
 
 def write_header(folder: Path, header: Header) -> None:
     """Writes `graph.json`."""
-    (folder / HEADER).write_text(header.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    exclude = {"table_schema"} if header.table_schema is None else None
+    text = header.model_dump_json(indent=2, by_alias=True, exclude=exclude)
+    (folder / HEADER).write_text(text + "\n", encoding="utf-8")
 
 
 def mask_name(split: str) -> ArrayName:
@@ -264,6 +271,8 @@ def _read_header(path: Path) -> Header:
     names = header.class_names
     if names is not None and len(names) != header.num_outputs:
         raise GraphError(f"`{path}` has {len(names)} class names for {header.num_outputs} classes; {_REMEDY}")
+    if header.table_schema is not None:
+        header.table_schema.check_width(header.in_channels, f"`{path}`")
     return header
 
 

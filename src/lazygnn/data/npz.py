@@ -1,20 +1,24 @@
-"""Reads graphs from `.npz` files: edges, labels, masks, and dense or sparse features; never unpickles."""
+"""Reads and writes graphs as `.npz` files: edges, labels, masks, and dense or sparse features; never unpickles."""
 
 import zipfile
+from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from lazygnn.checks import first_outside
+from lazygnn.data.convert import plain_edges
 from lazygnn.errors import GraphError
+from lazygnn.files import replaced
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Csr
+from lazygnn.tables.schema import Schema, parse_schema
 
 # the first bytes of an archive, and of an empty archive
 _ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
-_OPTIONAL = ("y", "train_mask", "val_mask", "test_mask", "edge_weight", "node_ids", "class_name", "task")
+_OPTIONAL = ("y", "train_mask", "val_mask", "test_mask", "edge_weight", "node_ids", "class_name", "task", "schema")
 
 
 def read_npz(path: Path) -> Graph:
@@ -28,7 +32,7 @@ def read_npz(path: Path) -> Graph:
         names = fields.get("class_name")
         if names is not None and names.ndim != 1:
             raise GraphError(f"field `class_name` has shape {names.shape}; give one name per class")
-        return Graph.from_edges(
+        graph = Graph.from_edges(
             fields["edge_index"],
             features,
             fields.get("y"),
@@ -40,8 +44,44 @@ def read_npz(path: Path) -> Graph:
             class_names=None if names is None else tuple(str(name) for name in names),
             name=path.stem,
         )
+        return graph if "schema" not in fields else replace(graph, schema=_schema(fields["schema"], graph))
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
+
+
+def write_npz(graph: Graph, path: str | Path) -> None:
+    """Writes a graph as an `.npz` file, which appears when it is complete.
+
+    Edges are stored in both directions, and weights to about seven digits.
+    """
+    path = Path(path)
+    labeled = bool(graph.task.labeled(graph.y).any())
+    if labeled and "train" not in graph.masks:
+        raise GraphError(f"graph `{graph.name}` has labels but no training nodes; save it as a folder instead")
+    edge_index, edge_weight = plain_edges(graph)
+    edges, weight = edge_index.numpy(), None if edge_weight is None else edge_weight.numpy()
+    x, ids = graph.x.to("cpu"), graph.node_ids
+    # integers beside integer ids are read as ids
+    fields: dict[str, Any] = {"edge_index": edges if ids is None or ids.dtype.kind == "U" else ids[edges]}
+    if isinstance(x, Csr):
+        fields |= {"x_indptr": x.rowptr.numpy(), "x_indices": x.col.numpy(), "x_data": x.value.numpy()}
+        fields["x_shape"] = np.array(x.shape)
+    else:
+        fields["x"] = x.numpy()
+    optional: dict[str, Any] = {"edge_weight": weight, "node_ids": ids}
+    optional |= {f"{split}_mask": mask.cpu().numpy() for split, mask in graph.masks.items()}
+    if labeled:
+        optional |= {"y": graph.y.cpu().numpy(), "task": np.array(graph.task.kind)}
+    if graph.class_names is not None or (labeled and graph.task.kind == "single-label"):
+        optional["class_name"] = np.array(graph.class_names or [str(one) for one in range(graph.task.num_outputs)])
+    if graph.schema is not None:
+        optional["schema"] = np.array(graph.schema.model_dump_json())
+    fields |= {name: array for name, array in optional.items() if array is not None}
+    try:
+        with replaced(path) as unfinished, unfinished.open("wb") as file:
+            np.savez(file, **fields)
+    except OSError as error:
+        raise GraphError(f"could not write `{path}`: {error}; free the space or choose another file") from error
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
@@ -102,6 +142,14 @@ def _features(fields: dict[str, np.ndarray]) -> np.ndarray | Csr:
         if (wrong := first_outside(array, stop)) is not None:
             raise GraphError(f"field `{name}` holds {wrong}; its entries go from 0 to {stop - 1}")
     return Csr.from_arrays(indptr, indices, data, int(shape[1]))
+
+
+def _schema(field: np.ndarray, graph: Graph) -> Schema:
+    if field.shape != () or field.dtype.kind != "U":
+        raise GraphError(f"field `schema` has shape {field.shape} and type {field.dtype}; give one string of JSON")
+    schema = parse_schema(str(field), "field `schema`")
+    schema.check_width(graph.in_channels, "field `schema`")
+    return schema
 
 
 def _check_labels_and_masks(fields: dict[str, np.ndarray]) -> None:

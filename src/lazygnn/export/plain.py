@@ -156,7 +156,10 @@ class Network(nn.Module):
             x = x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12)
         make = mean_of_neighbors if self.description["kind"] == "sage" else normalized_adjacency
         out: Tensor = self.body(x, make(edges, weight, len(x)))
-        return out
+        if self.description["scale"] is None:
+            return out
+        # regression targets were standardized in training
+        return out * out.new_tensor(self.description["scale"]) + out.new_tensor(self.description["center"])
 
     @torch.no_grad()
     def predict(self, x: Tensor, edges: Tensor, weight: Tensor | None = None) -> Tensor:

@@ -2,6 +2,7 @@
 
 from lazygnn.loader.cluster import ClusterLoader
 from lazygnn.loader.control import ControlLoader
+from lazygnn.loader.frozen import FrozenNeighborLoader, FrozenSaintLoader
 from lazygnn.loader.full import FullLoader
 from lazygnn.loader.importance import ImportanceLoader
 from lazygnn.loader.layerwise import FastGCNLoader, LadiesLoader
@@ -14,6 +15,8 @@ __all__ = [
     "ClusterLoader",
     "ControlLoader",
     "FastGCNLoader",
+    "FrozenNeighborLoader",
+    "FrozenSaintLoader",
     "FullLoader",
     "ImportanceLoader",
     "LadiesLoader",

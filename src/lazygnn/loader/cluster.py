@@ -15,7 +15,7 @@ from lazygnn.batch import Batch, Ring, loss_weight
 from lazygnn.checks import rises
 from lazygnn.graph import Graph, check_graph, select_rows
 from lazygnn.loader.base import EpochLoader
-from lazygnn.loader.local import LocalIndex
+from lazygnn.loader.local import LocalIndex, stack_rows
 from lazygnn.ops import Adjacency, Csr, find_device
 
 Halo = Literal["frozen", "paper", "features", "induced", "none"]
@@ -190,24 +190,9 @@ class ClusterLoader(EpochLoader):
             ring_sizes.append(len(ring))
         if self.halo == "induced" and num_hops > 0:
             blocks.append(adj.select(ring))
-        matrix = _stack(blocks, local, sum(ring_sizes)) if blocks else adj.select(targets[:0])
+        matrix = stack_rows(blocks, local, sum(ring_sizes)) if blocks else adj.select(targets[:0])
         # the paper's halo shrinks hop by hop: the last step computes the targets only
         reached = list(accumulate(ring_sizes))
         paper = self.halo == "paper" and num_hops > 0
         num_rows = reached[num_hops - 1 :: -1] if paper else [matrix.num_rows] * self.num_layers
         return local.clear(), num_rows, matrix
-
-
-def _stack(blocks: list[Csr], local: LocalIndex, num_cols: int) -> Adjacency:
-    """Stacks blocks of rows and makes their columns local; drops entries in columns outside the batch."""
-    col = torch.cat([local[block.col] for block in blocks])
-    value = torch.cat([block.value for block in blocks])
-    count = torch.cat([block.rowptr.diff() for block in blocks])
-    rowptr = torch.zeros(len(count) + 1, dtype=torch.long, device=col.device)
-    torch.cumsum(count, 0, out=rowptr[1:])
-    inside = col >= 0
-    if not bool(inside.all()):
-        kept = torch.zeros(len(col) + 1, dtype=torch.long, device=col.device)
-        torch.cumsum(inside, 0, out=kept[1:])
-        rowptr, col, value = kept[rowptr], col[inside], value[inside]
-    return Adjacency(rowptr.to(col.dtype), col, value, num_cols)

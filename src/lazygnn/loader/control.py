@@ -64,15 +64,19 @@ class ControlLoader(NodeLoader):
 
 
 def sample_neighborhood(adj: Adjacency, nodes: Tensor, num_neighbors: int, generator: torch.Generator) -> Neighborhood:
-    """Takes every node itself, and draws at most `num_neighbors` others of its row, uniformly, without replacement."""
+    """Takes every node itself, and draws at most `num_neighbors` others of its row, uniformly, without replacement.
+
+    A number of -1 takes all of them.
+    """
     block = adj.select(nodes)
     row = block.row_index()
     own = block.col == nodes[row]
     other = (~own).nonzero()[:, 0]
     count = torch.bincount(row[other], minlength=len(nodes))
-    drawn = other[draw_in_rows(row[other], count, num_neighbors, generator)]
+    most = adj.num_cols if num_neighbors == -1 else num_neighbors
+    drawn = other[draw_in_rows(row[other], count, most, generator)]
     kept = torch.cat((own.nonzero()[:, 0], drawn)).sort().values
-    scale = (count / count.clamp(min=1, max=num_neighbors)).to(block.value.dtype)
+    scale = (count / count.clamp(min=1, max=most)).to(block.value.dtype)
     scale = torch.where(own[kept], 1, scale[row[kept]])
     value, shape = block.value[kept], block.shape
     mean = Csr.from_sorted(row[kept], block.col[kept], value * scale, shape)

@@ -1,9 +1,10 @@
-"""Positions of nodes in a batch."""
+"""Positions of nodes in a batch, and matrices over them."""
 
 import torch
 from torch import Tensor
 
 from lazygnn.graph import Graph
+from lazygnn.ops import Adjacency, Csr
 
 
 class LocalIndex:
@@ -30,6 +31,10 @@ class LocalIndex:
         self.add(missing)
         return missing
 
+    def __len__(self) -> int:
+        """Returns the number of nodes in the batch."""
+        return self._count
+
     def __getitem__(self, nodes: Tensor) -> Tensor:
         """Returns the positions of nodes; -1 for those outside the batch."""
         return self._local[nodes]
@@ -40,3 +45,31 @@ class LocalIndex:
         self._local[nodes] = -1
         self._added, self._count = [], 0
         return nodes
+
+
+def stack_rows(blocks: list[Csr], local: LocalIndex, num_cols: int) -> Adjacency:
+    """Stacks blocks of rows and makes their columns local; drops entries in columns outside the batch."""
+    col = torch.cat([local[block.col] for block in blocks])
+    value = torch.cat([block.value for block in blocks])
+    count = torch.cat([block.rowptr.diff() for block in blocks])
+    rowptr = torch.zeros(len(count) + 1, dtype=torch.long, device=col.device)
+    torch.cumsum(count, 0, out=rowptr[1:])
+    inside = col >= 0
+    if not bool(inside.all()):
+        kept = torch.zeros(len(col) + 1, dtype=torch.long, device=col.device)
+        torch.cumsum(inside, 0, out=kept[1:])
+        rowptr, col, value = kept[rowptr], col[inside], value[inside]
+    return Adjacency(rowptr.to(col.dtype), col, value, num_cols)
+
+
+def transpose_among_targets(adj: Adjacency) -> Adjacency:
+    """Transposes the square block of targets, [T, V].
+
+    Edges into the halo were not drawn. Stored gradients of the halo use the edges drawn in the other direction, since
+    the matrix of the whole graph is symmetric.
+    """
+    row, col = adj.row_index(), adj.col.long()
+    inner = col < adj.num_rows
+    row, col = torch.where(inner, col, row), torch.where(inner, row, col)
+    order = (row * adj.num_cols + col).argsort()
+    return Adjacency.from_sorted(row[order], col[order], adj.value[order], adj.shape)

@@ -33,9 +33,7 @@ class NeighborLoader(NodeLoader):
     def __init__(
         self, graph: Graph, num_neighbors: Sequence[int], *, batch_size: int | None = None, seed: int = 0
     ) -> None:
-        for count in num_neighbors:
-            if count < 1 and count != -1:
-                raise ValueError(f"`num_neighbors` must be at least 1, or -1 for all, in every layer, got {count}")
+        check_num_neighbors(num_neighbors)
         super().__init__(graph, batch_size, seed=seed)
         self.num_neighbors = list(num_neighbors)
         self._local = LocalIndex(graph)
@@ -50,6 +48,13 @@ class NeighborLoader(NodeLoader):
             adjs.append(Adjacency(drawn.rowptr, local[drawn.col], drawn.value, len(nodes)))
         local.clear()
         return self._batch(nodes, len(targets), adjs[::-1])
+
+
+def check_num_neighbors(num_neighbors: Sequence[int]) -> None:
+    """Refuses numbers of neighbors that cannot be drawn."""
+    for count in num_neighbors:
+        if count < 1 and count != -1:
+            raise ValueError(f"`num_neighbors` must be at least 1, or -1 for all, in every layer, got {count}")
 
 
 def sample_neighbors(adj: Adjacency, nodes: Tensor, num_neighbors: int, generator: torch.Generator) -> Csr:

@@ -1,4 +1,4 @@
-"""`NodeLoader`: batches of training nodes, the base of row loaders and samplers.
+"""`NodeLoader`: batches of some nodes, the base of row loaders and samplers.
 
 `T` targets of a batch, `V` nodes of a batch, `N` nodes of the graph.
 """
@@ -16,20 +16,22 @@ from lazygnn.ops import Adjacency
 
 
 class NodeLoader(SampledLoader):
-    """Splits the training nodes into batches, shuffled every epoch; a subclass makes a batch from its targets.
+    """Splits nodes into batches, shuffled every epoch; a subclass makes a batch from the nodes of a split.
 
     Args:
         graph: The graph that batches are taken from.
-        batch_size: Training nodes per batch; `None` takes all of them, in node order.
+        batch_size: Nodes per batch; `None` takes all of them, in node order.
+        every_node: Whether to split all nodes instead of the training nodes.
         seed: Seed of the order and of the random numbers of a subclass.
     """
 
-    def __init__(self, graph: Graph, batch_size: int | None = None, *, seed: int = 0) -> None:
+    def __init__(self, graph: Graph, batch_size: int | None = None, *, every_node: bool = False, seed: int = 0) -> None:
         super().__init__(graph, seed=seed)
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"`batch_size` must be at least 1, got {batch_size}")
-        self.batch_size = min(batch_size or graph.num_train, graph.num_train)
-        self._train = graph.masks["train"].nonzero()[:, 0]
+        everyone = torch.arange(graph.num_nodes, device=graph.device)
+        self._split = everyone if every_node else everyone[graph.masks["train"]]
+        self.batch_size = min(batch_size or len(self._split), len(self._split))
         self._weight = loss_weight(graph, len(self))
 
     @abstractmethod
@@ -37,7 +39,7 @@ class NodeLoader(SampledLoader):
         """Makes the batch of some targets; draws from the generator alone."""
 
     def __len__(self) -> int:
-        return -(-self.graph.num_train // self.batch_size)
+        return -(-len(self._split) // self.batch_size)
 
     def draw(self, position: int, generator: torch.Generator) -> Batch:
         """Makes the batch of the next targets in the order of the epoch."""
@@ -65,6 +67,6 @@ class NodeLoader(SampledLoader):
 
     def _order(self) -> Tensor:
         if len(self) == 1:
-            return self._train
-        order = torch.randperm(len(self._train), generator=self._generator(0, device="cpu"))
-        return self._train[order.to(self._train.device)]
+            return self._split
+        order = torch.randperm(len(self._split), generator=self._generator(0, device="cpu"))
+        return self._split[order.to(self._split.device)]

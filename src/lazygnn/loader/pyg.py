@@ -12,6 +12,7 @@ from lazygnn.batch import Batch, loss_weight
 from lazygnn.checks import first_outside
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph, select_rows
+from lazygnn.loader.local import transpose_among_targets
 from lazygnn.ops import Adjacency
 
 
@@ -52,7 +53,7 @@ def from_pyg_batch(data: Any, graph: Graph, num_layers: int, *, rescale: bool = 
         nodes=nodes,
         num_targets=num_targets,
         adjs=[adj] * num_layers,
-        transposed=[_transposed_among_targets(adj)] * num_layers,
+        transposed=[transpose_among_targets(adj)] * num_layers,
     )
 
 
@@ -74,19 +75,6 @@ def _sampled_matrix(
     row, col, scale = row[order], col[order], torch.cat((scale, scale.new_ones(num_targets)))[order]
     value = scale * _entries(whole, row, nodes[col])
     return Adjacency.from_sorted(row, col, value, (num_targets, len(nodes)))
-
-
-def _transposed_among_targets(adj: Adjacency) -> Adjacency:
-    """Transposes the square block of targets, [T, V].
-
-    Edges into the halo were not drawn. Stored gradients of the halo use the edges drawn in the other direction, since
-    the matrix of the whole graph is symmetric.
-    """
-    row, col = adj.row_index(), adj.col.long()
-    inner = col < adj.num_rows
-    row, col = torch.where(inner, col, row), torch.where(inner, row, col)
-    order = (row * adj.num_cols + col).argsort()
-    return Adjacency.from_sorted(row[order], col[order], adj.value[order], adj.shape)
 
 
 def _entries(matrix: Adjacency, row: Tensor, col: Tensor) -> Tensor:

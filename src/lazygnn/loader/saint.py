@@ -5,7 +5,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -52,9 +52,14 @@ class SaintLoader(SampledLoader):
         coverage: How often subgraphs that are drawn beforehand hold a node, on average.
         seed: Seed of all draws.
 
+    Attributes:
+        weights_edges: Whether edges are counted beforehand, so that batches can weight them.
+
     Raises:
         ConfigError: The sampler draws edges, and the graph has none.
     """
+
+    weights_edges: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -88,25 +93,22 @@ class SaintLoader(SampledLoader):
 
     def __len__(self) -> int:
         """Returns the number of subgraphs with as many nodes as the graph, if all nodes drawn were different."""
-        per_sample = {"node": 1, "edge": 2, "walk": 1 + self.walk_length}[self.sampler]
+        per_sample = nodes_per_sample(self.sampler, self.walk_length)
         return math.ceil(self.graph.num_nodes / (self.num_samples * per_sample))
 
     def draw(self, position: int, generator: torch.Generator) -> Batch:  # noqa: ARG002
         """Draws a subgraph and weights its edges and its loss."""
-        nodes, counts = self.sample(generator), self.counts
+        return self.make(self.sample(generator))
+
+    def make(self, nodes: Tensor) -> Batch:
+        """Makes the batch of the nodes of a subgraph."""
+        counts = self.counts
         row, col, entries = self._induce(nodes)
         seen = counts.nodes[nodes].clamp(min=1)
         value = self.graph.adj.value[entries]
         value = value * (seen[row] / counts.entries[entries].clamp(min=1)).to(value.dtype)
         adj = Adjacency.from_sorted(row, col, value, (len(nodes), len(nodes)))
-        return Batch(
-            x=select_rows(self.graph.x, nodes),
-            y=self.graph.y[nodes],
-            weight=self._train[nodes] * (counts.num_subgraphs / seen),
-            nodes=nodes,
-            num_targets=len(nodes),
-            adjs=[adj] * self.num_layers,
-        )
+        return self._batch(nodes, len(nodes), adj)
 
     def sweep(self) -> Iterator[Batch]:
         """Yields the whole graph; leaves epoch and position unchanged."""
@@ -132,7 +134,8 @@ class SaintLoader(SampledLoader):
             num_subgraphs = 0
             for drawn in self.presample():
                 nodes[drawn] += 1
-                entries[self._induce(drawn)[2]] += 1
+                if self.weights_edges:
+                    entries[self._induce(drawn)[2]] += 1
                 num_subgraphs += 1
             self._counts = self.seed, Counts(num_subgraphs, nodes, entries)
         return self._counts[1]
@@ -145,6 +148,18 @@ class SaintLoader(SampledLoader):
             nodes = self.sample(generator)
             left -= len(nodes)
             yield nodes
+
+    def _batch(self, nodes: Tensor, num_targets: int, adj: Adjacency) -> Batch:
+        """Builds a batch with the features of the targets and a loss that is weighted by their counts."""
+        targets = nodes[:num_targets]
+        return Batch(
+            x=select_rows(self.graph.x, targets),
+            y=self.graph.y[targets],
+            weight=self._train[targets] * (self.counts.num_subgraphs / self.counts.nodes[targets].clamp(min=1)),
+            nodes=nodes,
+            num_targets=num_targets,
+            adjs=[adj] * self.num_layers,
+        )
 
     def _probabilities(self) -> Tensor:
         """Returns weights to draw with: of nodes, of entries without self-loops, or of roots."""
@@ -178,6 +193,11 @@ class SaintLoader(SampledLoader):
         self._local.clear()
         inside = col >= 0
         return block.row_index()[inside], col[inside], block.value[inside]
+
+
+def nodes_per_sample(sampler: str, walk_length: int) -> int:
+    """Returns the nodes that one draw of a sampler adds, if all are different."""
+    return {"node": 1, "edge": 2}.get(sampler, 1 + walk_length)
 
 
 def _without_loops(adj: Adjacency) -> Csr:

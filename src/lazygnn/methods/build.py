@@ -13,7 +13,7 @@ from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import Cut, MethodOptions, Place
 from lazygnn.methods.recipes import find_method
 from lazygnn.model import Model
-from lazygnn.models import MLP
+from lazygnn.models import MLP, Standardized
 from lazygnn.transforms import row_normalize
 
 logger = logging.getLogger(__name__)
@@ -61,6 +61,8 @@ def build(
     if config.trainer.epochs > 0 and not list(model.parameters()):
         raise ConfigError(f"`{config.method}` has no weights to train; set `epochs=0`")
     method.link(model, loader)
+    if config.trainer.standardize_targets and graph.task.kind == "regression" and list(model.parameters()):
+        model = Standardized.fit(model, graph).to(place.device)
     return Built(model, loader, graph)
 
 

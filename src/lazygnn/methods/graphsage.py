@@ -1,14 +1,12 @@
 """GraphSAGE: layers over sampled neighbors; https://arxiv.org/abs/1706.02216."""
 
-from typing import Any, Literal
-
-from pydantic import Field, PositiveInt
+from typing import Any
 
 from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.loader import NeighborLoader
 from lazygnn.methods.base import Cut, Facts, Method, Place
-from lazygnn.methods.options import BatchOptions, LayerOptions
+from lazygnn.methods.options import LayerOptions, NeighborOptions
 from lazygnn.model import Model
 from lazygnn.models import SAGE
 
@@ -16,14 +14,8 @@ from lazygnn.models import SAGE
 _WHOLE = 300_000
 
 
-class SAGEOptions(LayerOptions, BatchOptions):
+class SAGEOptions(LayerOptions, NeighborOptions):
     """As many layers as `num_neighbors` has entries."""
-
-    num_neighbors: list[Literal[-1] | PositiveInt] = Field(
-        [10, 25],
-        min_length=1,
-        description="neighbors sampled in each layer; the last entry is the layer next to the targets",
-    )
 
 
 def make_model(options: SAGEOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001

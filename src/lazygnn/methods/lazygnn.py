@@ -12,15 +12,16 @@ from lazygnn.history import History, NoHistory
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.methods.appnp import APPNPOptions
 from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.loaders import LoaderOptions
 from lazygnn.methods.mlp import adapt, transform_and
-from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOptions, default_beta
+from lazygnn.methods.options import HistoryOptions, InferenceOptions, default_beta
 from lazygnn.model import Model
 from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import default_level
 from lazygnn.tunable import Range
 
 
-class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions, InferenceOptions):
+class LazyGNNOptions(APPNPOptions, LoaderOptions, HistoryOptions, InferenceOptions):
     """The MLP, the steps, the histories and the batches; the defaults are ours."""
 
     halo: Literal["frozen", "paper", "none"] = Field("frozen", description="neighbors around a batch")
@@ -55,7 +56,7 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions, InferenceOpti
         label_step, level = self.label_step, self.level
         if label_step is None:
             stores_no_gradient = self.gamma == 1 and not self.halo_gradients
-            label_step = response == "fitted" and self.num_parts == 1 and stores_no_gradient
+            label_step = response == "fitted" and self.full_batch and stores_no_gradient
         if level is None and response == "fitted":
             level = default_level(label_step)
         filled = {"beta": beta, "response": response, "label_step": label_step, "level": level}
@@ -72,9 +73,9 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions, InferenceOpti
                 f"`level` is {self.level}, but `{name}` is {value}, with which no response is fitted; "
                 f"set `{name}={remedy}`, or omit `level`"
             )
-        if self.halo_gradients and self.num_parts == 1:
+        if self.halo_gradients and self.full_batch:
             found["halo_gradients"] = self.needs_parts("halo_gradients")
-        elif self.halo_gradients and self.halo == "none":
+        elif self.halo_gradients and self.loader == "cluster" and self.halo == "none":
             found["halo_gradients"] = (
                 "`halo_gradients` is true, but `halo` is none, so batches have no halo to store gradients for; "
                 "set `halo=frozen`, or omit `halo_gradients`"
@@ -95,6 +96,11 @@ class LazyGNNOptions(APPNPOptions, ClusterOptions, HistoryOptions, InferenceOpti
     def _label_step_conflict(self) -> str | None:
         if not self.label_step:
             return None
+        if self.loader != "cluster":
+            return (
+                f"`label_step` is true, but `loader` is {self.loader}; it needs full batch: "
+                "set `loader=cluster`, or omit `label_step`"
+            )
         if self.num_parts > 1:
             return (
                 f"`label_step` is true, but `num_parts` is {self.num_parts}; it needs full batch: "
@@ -140,7 +146,7 @@ def make_model(options: LazyGNNOptions, graph: Graph, place: Place) -> Model:
 
 
 def make_loader(options: LazyGNNOptions, cut: Cut, place: Place) -> Loader:
-    """Builds a loader of parts or of the whole graph."""
+    """Builds a loader of parts, of the whole graph, or of samples."""
     return options.load(cut, place, options.num_layers, label_step=options.label_step is True)
 
 

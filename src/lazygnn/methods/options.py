@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 import torch
-from pydantic import Field
+from pydantic import Field, PositiveInt
 
 from lazygnn.batch import Loader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, StoredHistory, open_history
 from lazygnn.history.warmstart import WarmStart
-from lazygnn.loader import ClusterLoader, FullLoader
+from lazygnn.loader import ClusterLoader, FullLoader, SaintLoader
 from lazygnn.methods.base import Cut, MethodOptions, Place
 from lazygnn.model import Model
 from lazygnn.partitioning import Partition, partition
@@ -62,6 +62,47 @@ class BatchOptions(MethodOptions):
     batch_size: int | None = Field(None, ge=1, description="training nodes in a batch; empty means all")
 
 
+class NeighborOptions(BatchOptions):
+    """Batches of nodes with sampled neighbors."""
+
+    num_neighbors: list[Literal[-1] | PositiveInt] = Field(
+        [10, 25],
+        min_length=1,
+        description="neighbors sampled in each layer; the last entry is the layer next to the targets",
+    )
+
+
+class SubgraphOptions(MethodOptions):
+    """Batches of random subgraphs (GraphSAINT)."""
+
+    sampler: Literal["node", "edge", "walk"] = Field("walk", description="what is drawn for a subgraph")
+    num_samples: int = Field(2000, ge=1, description="nodes, edges or roots of walks drawn for a subgraph")
+    walk_length: int = Field(2, ge=1, description="steps of a walk")
+    coverage: int = Field(50, ge=1, description="subgraphs per node that are counted before training")
+
+    def ignored(self) -> dict[str, str]:
+        """Adds the length of walks where there are none."""
+        found = super().ignored()
+        if self.sampler != "walk" and self.differs("walk_length"):
+            found["walk_length"] = (
+                f"`walk_length` is {self.walk_length}, but `sampler` is {self.sampler}; set `sampler=walk`, or omit "
+                "`walk_length`"
+            )
+        return found
+
+    def draw_subgraphs(self, kind: type[SaintLoader], cut: Cut, num_layers: int) -> Loader:
+        """Builds a loader of subgraphs of one kind."""
+        return kind(
+            cut.graph,
+            num_layers,
+            sampler=self.sampler,
+            num_samples=self.num_samples,
+            walk_length=self.walk_length,
+            coverage=self.coverage,
+            seed=cut.seed,
+        )
+
+
 class LayerDrawOptions(BatchOptions):
     """Batches of training nodes with a number of nodes drawn for each layer."""
 
@@ -93,7 +134,7 @@ class ClusterOptions(MethodOptions):
         found = super().ignored()
         if self.num_parts == 1:
             for name in ("parts_per_batch", "partition", "partition_seed", "halo", "keep_batches"):
-                if getattr(self, name) != type(self).model_fields[name].default:
+                if self.differs(name):
                     found[name] = self.needs_parts(name)
         return found
 

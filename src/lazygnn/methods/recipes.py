@@ -1,5 +1,6 @@
 """Configurations by name: a method, its recipe for a data set, and the values that a user sets."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
@@ -10,7 +11,24 @@ from lazygnn.config import Config, Options, TrainerOptions, check_options, neare
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import Facts, Method
-from lazygnn.methods.rule import rule
+from lazygnn.methods.rule import batch_sizes, rule
+
+logger = logging.getLogger(__name__)
+
+# nodes, features and outputs of the data sets that recipes were made for; any number of features where it is None
+_SIZES: dict[str, tuple[int, int | None, int]] = {
+    "arxiv": (169_343, None, 40),
+    "citeseer": (3_327, 3_703, 6),
+    "cora": (2_708, 1_433, 7),
+    "flickr": (89_250, 500, 7),
+    "ogbn-arxiv": (169_343, 128, 40),
+    "ogbn-products": (2_449_029, 100, 47),
+    "pubmed": (19_717, 500, 3),
+    "reddit": (232_965, 602, 41),
+    "wordnet": (117_659, 128, 45),
+    "wordnet-small": (117_659, 2_048, 45),
+    "yelp": (716_847, 300, 100),
+}
 
 
 def find_method(name: str) -> Method[Any]:
@@ -32,18 +50,23 @@ def methods_with(option: str) -> list[str]:
 def recipe(method: str, dataset: str, *, graph: Graph | None = None, values: Mapping[str, Any] = {}) -> dict[str, Any]:
     """Returns the published or tuned values for a method on a data set.
 
-    Without any, the values follow from the graph by `rule`. Without a graph they are those of the `default` table.
+    Without any, the values follow from the graph by `rule`. Without a graph they are those of the `default` table. A
+    recipe is not taken for a graph of another size than its data set has: a file may have the same name by chance. The
+    size of sampled batches follows from the graph in any case.
     """
     tables = _recipes(method)
-    name = _table_for(dataset, tables)
+    name = recipe_for(method, dataset, graph=graph)
     if name != "default" or graph is None or find_method(method).adapt is None:
-        return tables[name]
+        return tables[name] if graph is None else batch_sizes(graph.num_nodes, values) | tables[name]
     return rule(find_method(method), Facts.of(graph), values)
 
 
-def recipe_for(method: str, dataset: str) -> str:
+def recipe_for(method: str, dataset: str, *, graph: Graph | None = None) -> str:
     """Returns the name of that recipe: the data set, the stem of a file, or `default`."""
-    return _table_for(dataset, _recipes(method))
+    name = Path(dataset).stem
+    if name not in _recipes(method):
+        return "default"
+    return name if graph is None or _has_size_of(name, graph) else "default"
 
 
 def recipe_names(method: str) -> list[str]:
@@ -79,6 +102,8 @@ def resolve(
         check_graph(graph)
     dataset = str(dataset)
     _check_owner(values, method)
+    if use_recipe and graph is not None and recipe_for(method, dataset) != recipe_for(method, dataset, graph=graph):
+        _warn_of_name(dataset, graph)
     chosen = recipe(method, dataset if use_recipe else "default", graph=graph, values=values) | dict(values)
     groups = split_options(chosen, {"trainer": TrainerOptions, "model": options})
     # only what the user set is refused: a recipe may set more than a run needs
@@ -132,9 +157,23 @@ def _check_owner(names: Iterable[str], method: str) -> None:
             raise ConfigError(f"method `{method}` has no option `{name}`; methods that accept it: {', '.join(owners)}")
 
 
-def _table_for(dataset: str, tables: Iterable[str]) -> str:
-    stem = Path(dataset).stem
-    return stem if stem in tables else "default"
+def _warn_of_name(dataset: str, graph: Graph) -> None:
+    name = Path(dataset).stem
+    nodes, features, outputs = _SIZES[name]
+    known = "" if features is None else f", {features:,} features"
+    logger.warning(
+        f"`{dataset}` has the name of the data set {name}, but {graph.num_nodes:,} nodes, {graph.in_channels:,} "
+        f"features and {graph.task.num_outputs} outputs instead of {nodes:,} nodes{known} and {outputs} outputs; "
+        "its recipe is not used"
+    )
+
+
+def _has_size_of(name: str, graph: Graph) -> bool:
+    if name not in _SIZES:
+        return True
+    nodes, features, outputs = _SIZES[name]
+    found = (graph.num_nodes, graph.in_channels if features is not None else None, graph.task.num_outputs)
+    return found == (nodes, features, outputs)
 
 
 def _recipes(method: str) -> dict[str, dict[str, Any]]:

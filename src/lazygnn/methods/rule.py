@@ -16,12 +16,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from lazygnn.config import TrainerOptions
+from lazygnn.loader.saint import nodes_per_sample
 from lazygnn.methods.base import Facts, Method, MethodOptions
 
 _EPOCHS = 300
 _WARMUP = 20
 # evaluations of a run: more of them find a better epoch, and take longer
 _EVALUATIONS = 50
+# batches that the nodes of a graph are split into where neighbors are sampled
+_SPLITS = 20
+# a walk of two steps meets three nodes, so that a subgraph has a quarter of the nodes at most
+_NODES_PER_WALK = 12
 
 
 def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> dict[str, Any]:
@@ -34,7 +39,8 @@ def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> d
             learning rate rises for a tenth of them, and with `patience` the run is evaluated often enough for it.
     """
     assert method.adapt is not None
-    batches = _batches_per_epoch(values)
+    sizes = batch_sizes(facts.num_nodes, values)
+    batches = _batches_per_epoch(facts.num_nodes, sizes | dict(values))
     # each batch updates the weights; noise between batches costs some of what the updates gain
     epochs = 10 * round(_EPOCHS * (2 - facts.scarcity) / math.sqrt(batches) / 10)
     taken, patience = _whole(values, "epochs", epochs), _whole(values, "patience", 2 * epochs)
@@ -52,10 +58,25 @@ def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> d
     }
     options: type[MethodOptions] = method.options
     known = TrainerOptions.model_fields.keys() | options.model_fields.keys()
-    return {name: value for name, value in general.items() if name in known} | method.adapt(facts)
+    return {name: value for name, value in general.items() if name in known} | method.adapt(facts) | sizes
 
 
-def _batches_per_epoch(values: Mapping[str, Any]) -> int:
+def batch_sizes(num_nodes: int, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the size of sampled batches for the loader that the user sets: a share of the nodes."""
+    sizes = {
+        "neighbor": {"batch_size": max(num_nodes // _SPLITS, 1)},
+        "saint": {"num_samples": max(num_nodes // _NODES_PER_WALK, 1)},
+    }
+    return sizes.get(str(values.get("loader")), {})
+
+
+def _batches_per_epoch(num_nodes: int, values: Mapping[str, Any]) -> int:
+    loader = values.get("loader", "cluster")
+    if loader == "neighbor":
+        return -(-num_nodes // _whole(values, "batch_size", num_nodes))
+    if loader == "saint":
+        per_sample = nodes_per_sample(str(values.get("sampler", "walk")), _whole(values, "walk_length", 2))
+        return -(-num_nodes // (per_sample * _whole(values, "num_samples", num_nodes)))
     return -(-_whole(values, "num_parts", 1) // _whole(values, "parts_per_batch", 1))
 
 

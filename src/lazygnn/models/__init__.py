@@ -17,6 +17,7 @@ from lazygnn.models.sage import SAGE
 from lazygnn.models.sgc import SGC
 from lazygnn.models.sign import SIGN
 from lazygnn.models.stack import Stack
+from lazygnn.models.standardized import Standardized
 from lazygnn.models.vq_gnn import VQGNN
 from lazygnn.models.vr_gcn import VRGCN
 
@@ -40,4 +41,5 @@ __all__ = [
     "Mixture",
     "PrecomputedGCN",
     "Stack",
+    "Standardized",
 ]

@@ -1,6 +1,6 @@
 """Propagation, exact and lazy. `passes.py` has the equations of the paper; read it first."""
 
-from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation, diffuse
+from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation, diffuse, estimating, solves
 from lazygnn.propagation.drift import Drift
 from lazygnn.propagation.exact import ExactPropagation
 from lazygnn.propagation.historical import HistoricalPropagation, LayerMemory, layer_matrices
@@ -20,6 +20,8 @@ __all__ = [
     "Propagation",
     "Response",
     "diffuse",
+    "estimating",
     "fit_response",
     "layer_matrices",
+    "solves",
 ]

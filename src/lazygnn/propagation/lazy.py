@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import Self
 
+import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch, check_batch
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import check_num_nodes
 from lazygnn.history import History, NoHistory, StoredHistory
+from lazygnn.history.device import DeviceStore
 from lazygnn.ops import Adjacency
 from lazygnn.propagation.base import Diffusion, exact_views, whole_matrix
 from lazygnn.propagation.diagnostics import Diagnostics
@@ -102,6 +104,22 @@ class LazyPropagation(Diffusion):
         if not self.training:
             return exact_views(self, x_in, batch)
         return near_and_far(x_in, batch, self._rule(x_in, batch))
+
+    def stored_solution(self, x_in: Tensor) -> Tensor | None:
+        """Returns the stored solution of every node, shifted by the change of its input.
+
+        Returns `None` if a row was never written, or if the history is not in the memory of the compute device.
+        """
+        history = self.features
+        if not isinstance(history, StoredHistory) or not history.complete or type(history.values) is not DeviceStore:
+            return None
+        if history.values.device.type != x_in.device.type or history.values.num_rows != len(x_in):
+            return None
+        nodes = torch.arange(len(x_in), device=x_in.device)
+        values = history.values.read(nodes).to(x_in.dtype)
+        if history.inputs is None:
+            return values
+        return values.add_(x_in).sub_(history.inputs.read(nodes).to(x_in.dtype))
 
     def _rule(self, x_in: Tensor, batch: Batch) -> Rule:
         check_batch(batch)

@@ -19,7 +19,7 @@ from lazygnn.run.log import RunLog
 logger = logging.getLogger(__name__)
 
 CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safetensors", "result.json", "curves.png"
-CHECKPOINTS, HISTORIES, CHOSEN = "checkpoints", "histories", "chosen.json"
+CHECKPOINTS, HISTORIES, CHOSEN, REPORT = "checkpoints", "histories", "chosen.json", "report.json"
 # weights that training starts from, if they are not drawn
 INITIAL = "initial.safetensors"
 # in a folder of several runs
@@ -129,6 +129,18 @@ class Run:
     def result(self) -> dict[str, Any]:
         """Reads the final scores; empty before training has ended."""
         return read_json(self.path / RESULT) if (self.path / RESULT).is_file() else {}
+
+    def save_report(self, report: dict[str, Any]) -> None:
+        """Writes the report of an evaluation."""
+        self._write_json(REPORT, report)
+
+    def report(self) -> dict[str, Any]:
+        """Reads the report of the last evaluation that was asked for one."""
+        if not (self.path / REPORT).is_file():
+            raise CheckpointError(
+                f"run `{self.path}` has no report; write one with `lazygnn evaluate {self.path} --report`"
+            )
+        return read_json(self.path / REPORT)
 
     def has_ended(self) -> bool:
         """Returns whether result and weights exist and can be read, so that nothing is left to train."""

@@ -35,6 +35,11 @@ class EpochProgress:
     ) -> None:
         self.bar.stop()
 
+    def note(self, text: str) -> None:
+        """Shows a sentence."""
+        if not self.quiet:
+            self.console.print(f"{self.title}  {text}", soft_wrap=True, highlight=False, markup=False)
+
     def show(self, report: EpochReport) -> None:
         """Shows one more epoch."""
         if report.scores is not None:

@@ -44,9 +44,16 @@ class Saver:
             raise Interrupted(self.signum, self.folder.path.parent)
 
     def save(self, trainer: Trainer) -> None:
-        """Writes a checkpoint; a failure such as a full disk is a warning, since training itself can continue."""
+        """Writes a checkpoint; a failure such as a full disk is a warning, since training itself can continue.
+
+        Weights that are not finite are not written: the checkpoint before them can be resumed with other options.
+        """
+        tensors, state = trainer.checkpoint()
+        if not all(bool(value.isfinite().all()) for name, value in tensors.items() if name.startswith("model.")):
+            logger.warning("no checkpoint was written: a weight is not finite")
+            return
         try:
-            self.folder.save(trainer.num_batches, *trainer.checkpoint())
+            self.folder.save(trainer.num_batches, tensors, state)
         except CheckpointError as error:
             logger.warning("no checkpoint was written: %s", error)
         self._saved_at = time.monotonic()

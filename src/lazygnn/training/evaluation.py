@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lazygnn.graph import Graph, check_graph
 from lazygnn.model import Model
-from lazygnn.training.metrics import find_metric, score
+from lazygnn.training.metrics import find_metric, gain, score
 
 
 @torch.no_grad()
@@ -34,7 +34,7 @@ def _release(model: Model, graph: Graph) -> None:
 
 
 def evaluate(model: Model, graph: Graph, metric: str = "auto", *, select: bool = False) -> dict[str, float]:
-    """Returns the score on every split of the graph, as fractions.
+    """Returns the score on every split of the graph: a fraction, or an error in the units of the targets.
 
     Args:
         model: The model.
@@ -43,10 +43,10 @@ def evaluate(model: Model, graph: Graph, metric: str = "auto", *, select: bool =
         select: Whether the model chooses what is chosen on validation, as in training.
     """
     check_graph(graph)
-    _, function = find_metric(metric, graph.task)
+    name, function = find_metric(metric, graph.task)
 
     def validate(outputs: Tensor) -> float:
-        return score(function, outputs, graph.y, {"val": graph.masks["val"]})["val"]
+        return gain(name, score(function, outputs, graph.y, {"val": graph.masks["val"]})["val"])
 
     outputs = infer(model, graph, score=validate if select and "val" in graph.masks else None)
     return score(function, outputs, graph.y, graph.masks)

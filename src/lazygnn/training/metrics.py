@@ -1,4 +1,6 @@
-"""Metrics: scores of outputs against targets, where higher is better; equal to those of scikit-learn.
+"""Metrics: scores of outputs against targets; equal to those of scikit-learn.
+
+Higher is better, except for the errors `mae` and `rmse`.
 
 `T` nodes of a split, `C` outputs.
 """
@@ -10,8 +12,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lazygnn.errors import ConfigError, GraphError
-from lazygnn.task import Task, TaskKind
+from lazygnn.errors import ConfigError, DivergenceError, GraphError
+from lazygnn.task import ERRORS, Task, TaskKind
 from lazygnn.training.ranking import average_precision, log_odds, roc_auc
 
 Metric = Callable[[Tensor, Tensor], float]
@@ -28,11 +30,16 @@ def find_metric(name: str, task: Task) -> tuple[str, Metric]:
     return name, _METRICS[task.kind][name]
 
 
+def gain(name: str, score: float) -> float:
+    """Returns a score such that higher is better: that of a metric, or the negative of an error."""
+    return -score if name in ERRORS else score
+
+
 def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]) -> dict[str, float]:
     """Returns the score on every split.
 
     Raises:
-        ConfigError: An output is not finite.
+        DivergenceError: An output is not finite.
         GraphError: The metric is not defined on the nodes of a split.
     """
     scores = {}
@@ -60,7 +67,7 @@ def _check_finite(logits: Tensor, split: str) -> None:
     finite = logits.isfinite()
     if not bool(finite.all()):
         wrong = logits[~finite]
-        raise ConfigError(
+        raise DivergenceError(
             f"the outputs of split `{split}` hold {float(wrong[0])} ({len(wrong)} such values), which have no score; "
             "lower `lr` or set `clip_norm`"
         )
@@ -68,6 +75,13 @@ def _check_finite(logits: Tensor, split: str) -> None:
 
 def _accuracy(logits: Tensor, y: Tensor) -> float:
     return float((predict_class(logits) == y).double().mean())
+
+
+def _balanced_accuracy(logits: Tensor, y: Tensor) -> float:
+    found = y[predict_class(logits) == y]
+    right, wanted = (torch.bincount(classes, minlength=logits.shape[1]) for classes in (found, y))
+    present = wanted > 0
+    return float((right[present].double() / wanted[present]).mean())
 
 
 def _macro_f1_of_classes(logits: Tensor, y: Tensor) -> float:
@@ -141,9 +155,19 @@ def _r2(logits: Tensor, y: Tensor) -> float:
     return float(explained.mean())
 
 
+def _mae(outputs: Tensor, y: Tensor) -> float:
+    return float((outputs.double() - y.double()).abs().mean())
+
+
+def _rmse(outputs: Tensor, y: Tensor) -> float:
+    # a mean over columns of their own roots
+    return float((outputs.double() - y.double()).square().mean(dim=0).sqrt().mean())
+
+
 _METRICS: dict[TaskKind, dict[str, Metric]] = {
     "single-label": {
         "accuracy": _accuracy,
+        "balanced-accuracy": _balanced_accuracy,
         # every wrong prediction is a false positive of one class and a false negative of another
         "micro-f1": _accuracy,
         "macro-f1": _macro_f1_of_classes,
@@ -156,5 +180,5 @@ _METRICS: dict[TaskKind, dict[str, Metric]] = {
         "roc-auc": partial(_mean_area_of_labels, "roc-auc", roc_auc),
         "average-precision": partial(_mean_area_of_labels, "average-precision", average_precision),
     },
-    "regression": {"r2": _r2},
+    "regression": {"r2": _r2, "mae": _mae, "rmse": _rmse},
 }

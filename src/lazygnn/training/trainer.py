@@ -4,7 +4,6 @@ Training can stop after any batch and be resumed from `checkpoint` with the same
 """
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,12 +14,15 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch, Loader
 from lazygnn.config import TrainerOptions
-from lazygnn.errors import CheckpointError, ConfigError, wrong_type
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, wrong_type
 from lazygnn.graph import Graph, check_graph, check_num_nodes
 from lazygnn.history import named_histories
 from lazygnn.model import Model
+from lazygnn.propagation import estimating, solves
+from lazygnn.training.balance import balanced
+from lazygnn.training.divergence import LossWatch
 from lazygnn.training.evaluation import evaluate
-from lazygnn.training.metrics import find_metric
+from lazygnn.training.metrics import find_metric, gain
 from lazygnn.training.optimizer import learning_rate, make_optimizer, set_lr
 from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision
 from lazygnn.training.replay import Replay
@@ -55,13 +57,16 @@ class FitResult:
     """The result of training; the model holds the best weights.
 
     Attributes:
+        scores: The exact score on every split; those of an epoch may be estimates.
         seconds: Time of training in all epochs, without evaluation.
+        eval_seconds: Time of evaluation.
     """
 
     epochs: int
     best_epoch: int
     scores: dict[str, float]
     seconds: float
+    eval_seconds: float
 
 
 class Trainer:
@@ -91,7 +96,7 @@ class Trainer:
         check_graph(graph)
         if not isinstance(options, TrainerOptions):
             raise ConfigError(wrong_type("options", options, "give `config.trainer`, or `TrainerOptions(...)`"))
-        find_metric(options.metric, graph.task)
+        self.metric, _ = find_metric(options.metric, graph.task)
         if options.epochs > 0:
             # raises for a graph without training nodes, before any work is done
             _ = graph.num_train
@@ -103,6 +108,7 @@ class Trainer:
         for history in self.histories.values():
             check_num_nodes(history.values.num_rows, graph.num_nodes)
         self._device = next((p.device for p in model.parameters()), graph.device)
+        self.task = balanced(graph, self._device) if options.class_weight == "balanced" else graph.task
         if options.precision == "bfloat16" and self._device.type == "cpu" and (cost := cost_of_bfloat16()) > 1:
             logger.warning(
                 f"this CPU takes {cost:.1f} times as long for products in bfloat16; set `precision=float32` for speed"
@@ -112,7 +118,9 @@ class Trainer:
         self.epoch = 0
         self.num_batches = 0
         self.seconds = 0.0
+        self.eval_seconds = 0.0
         self.best = Best()
+        self._watch = LossWatch()
         self._losses: list[Tensor] = []
         self._epoch_seconds = 0.0
 
@@ -131,15 +139,18 @@ class Trainer:
                 self.on_epoch(report)
 
     def finish(self) -> FitResult:
-        """Restores the best weights and returns the result."""
+        """Restores the best weights and returns the result; its scores are exact."""
         if self._replay is not None:
             # graphs hold the memory of a step
             self._replay.reset()
         if self.best.weights:
             self.model.load_state_dict(self.best.weights)
-        else:
-            self.best.scores = self._evaluate()
-        return FitResult(self.epoch, self.best.epoch, self.best.scores, self.seconds)
+        scores = self.best.scores
+        if not self.best.weights or solves(self.model):
+            started = time.perf_counter()
+            scores = evaluate(self.model, self.graph, self.options.metric, select=not self.best.weights)
+            self.eval_seconds += time.perf_counter() - started
+        return FitResult(self.epoch, self.best.epoch, scores, self.seconds, self.eval_seconds)
 
     def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Returns the state of training between two batches: tensors by name, and values for JSON."""
@@ -158,9 +169,11 @@ class Trainer:
             "num_batches": self.num_batches,
             "seconds": self.seconds,
             "epoch_seconds": self._epoch_seconds,
+            "eval_seconds": self.eval_seconds,
             "loader": self.loader.state_dict(),
             "best_epoch": self.best.epoch,
             "best_scores": self.best.scores,
+            "watch": self._watch.state_dict(),
         }
         return tensors, state
 
@@ -178,6 +191,8 @@ class Trainer:
             self.loader.load_state_dict(state["loader"])
             self.epoch, self.num_batches = state["epoch"], state["num_batches"]
             self.seconds, self._epoch_seconds = state["seconds"], state["epoch_seconds"]
+            self.eval_seconds = state.get("eval_seconds", 0.0)
+            self._watch.load_state_dict(state.get("watch", {}))
             self._losses = list(tensors["losses"].to(self.model.device))
             torch.set_rng_state(tensors["random.cpu"])
             if torch.cuda.is_available() and "random.cuda" in tensors:
@@ -213,8 +228,7 @@ class Trainer:
         self.model.train(True)
         self._train_batches()
         loss = float(torch.stack(self._losses).mean())
-        if not math.isfinite(loss):
-            raise FloatingPointError(f"the loss is {loss} in epoch {self.epoch + 1}; lower `lr` or set `clip_norm`")
+        self._watch.add(self.epoch + 1, loss)
         scores = self._evaluate() if self._is_due(self.options.eval_every) else None
         laziness = self._diagnose() if diagnose else None
         self.epoch += 1
@@ -253,7 +267,7 @@ class Trainer:
             for history in self.histories.values():
                 history.prefetch(batch.nodes, batch.num_targets)
             with forward_precision(self.options.precision, self._device):
-                loss = self.model.loss(batch, self.graph.task)
+                loss = self.model.loss(batch, self.task)
             if meanwhile is not None:
                 meanwhile()
             loss.backward()
@@ -280,7 +294,12 @@ class Trainer:
         return Replay(self._step, self._plain_step, self.optimizer, histories, self._device)
 
     def _evaluate(self) -> dict[str, float]:
-        return evaluate(self.model, self.graph, self.options.metric, select=True)
+        """Returns the scores of the current weights; fixed points are estimated, from stored ones if there are any."""
+        started = time.perf_counter()
+        with estimating(self.model):
+            scores = evaluate(self.model, self.graph, self.options.metric, select=True)
+        self.eval_seconds += time.perf_counter() - started
+        return scores
 
     def _diagnose(self) -> dict[str, float] | None:
         """Measures how lazy the histories are: mean age, drift of the inputs, error of the stored solution."""
@@ -293,11 +312,19 @@ class Trainer:
             found["drift_norm"] = max(drifts)
         return found | self.model.diagnose(self.graph)
 
+    def _has_finite_weights(self) -> bool:
+        return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())
+
     def _keep_best(self, scores: dict[str, float]) -> None:
         # without a validation split the last weights are kept
-        if "val" not in scores or scores["val"] > self.best.scores.get("val", -math.inf):
+        if "val" not in scores or "val" not in self.best.scores or self._is_better(scores["val"]):
+            if not self._has_finite_weights():
+                raise DivergenceError(f"a weight is not finite in epoch {self.epoch}; lower `lr` or set `clip_norm`")
             weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
             self.best = Best(self.epoch, scores, weights)
+
+    def _is_better(self, score: float) -> bool:
+        return gain(self.metric, score) > gain(self.metric, self.best.scores["val"])
 
     def _is_due(self, every: int) -> bool:
         ending = self.epoch + 1 == self.options.epochs

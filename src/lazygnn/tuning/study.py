@@ -47,11 +47,12 @@ class Study:
         seed: Seed of the values that are drawn.
         pruner: A name in `PRUNERS`.
         epochs: Epochs of a trial.
+        lower: Whether lower scores are better, as for errors.
     """
 
-    def __init__(self, folder: Path, space: Space, *, seed: int, pruner: str, epochs: int) -> None:
+    def __init__(self, folder: Path, space: Space, *, seed: int, pruner: str, epochs: int, lower: bool = False) -> None:
         self.optuna = load_optuna()
-        self.seed = seed
+        self.seed, self.lower = seed, lower
         journal = folder / JOURNAL
         _remove_half_line(journal)
         backend = self.optuna.storages.journal.JournalFileBackend(str(journal), lock_obj=_NoLock())
@@ -59,7 +60,7 @@ class Study:
             self.study = self.optuna.create_study(
                 storage=self.optuna.storages.JournalStorage(backend),
                 study_name="tune",
-                direction="maximize",
+                direction="minimize" if lower else "maximize",
                 pruner=_make_pruner(self.optuna, pruner, epochs),
                 load_if_exists=True,
             )
@@ -126,7 +127,9 @@ class Study:
 
     def best(self) -> Tried | None:
         """Returns the first of the trials with the best score; `None` before one is complete."""
-        complete = [(trial.score, trial) for trial in self.tried() if trial.score is not None]
+        complete = [
+            (-trial.score if self.lower else trial.score, trial) for trial in self.tried() if trial.score is not None
+        ]
         return max(complete, key=lambda item: (item[0], -item[1].number))[1] if complete else None
 
     def _take(self, number: int, make: Callable[[], Any]) -> Asked:

@@ -1,0 +1,113 @@
+"""Splits of the labeled nodes: by shares, stratified or not, by a column, or by time.
+
+`N` nodes.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lazygnn.errors import GraphError
+from lazygnn.tables.columns import MISSING, show
+from lazygnn.tables.reading import TEXT, Source, decode
+
+_NAMES = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+Masks = dict[str, np.ndarray]
+
+
+def split_by_shares(labeled: np.ndarray, ratio: Sequence[float], seed: int, classes: np.ndarray | None = None) -> Masks:
+    """Draws training, validation and test nodes.
+
+    Args:
+        labeled: Nodes to draw from, [N] bool.
+        ratio: The three shares.
+        seed: Seed of the draw.
+        classes: The class of every node, [N]; every class is then divided in the same way.
+    """
+    order = np.random.default_rng(seed).permutation(labeled.nonzero()[0])
+    groups = [order] if classes is None else [order[classes[order] == one] for one in np.unique(classes[order])]
+    shares = np.asarray(ratio) / sum(ratio)
+    masks = {split: np.zeros(len(labeled), dtype=bool) for split in _NAMES}
+    for nodes in groups:
+        # rounded, but the first node of a class is for training
+        num_val, num_test = (int(len(nodes) * share + 0.5) for share in shares[1:])
+        num_val = min(num_val, len(nodes) - 1)
+        num_test = min(num_test, len(nodes) - 1 - num_val)
+        masks["val"][nodes[:num_val]] = True
+        masks["test"][nodes[num_val : num_val + num_test]] = True
+        masks["train"][nodes[num_val + num_test :]] = True
+    return masks
+
+
+def split_by_column(source: Source, table: pa.Table, column: str, labeled: np.ndarray) -> Masks:
+    """Reads the split of every node: train, val or test; a missing value is no split, and so is a missing label."""
+    texts = pc.utf8_lower(pc.utf8_trim_whitespace(pc.cast(decode(table.column(column)), TEXT)))
+    found = np.array([split for split, names in _NAMES.items() for _ in names])
+    names = pa.array([name for names in _NAMES.values() for name in names], TEXT)
+    position = pc.fill_null(pc.index_in(texts, value_set=names), -1).to_numpy()
+    absent = pc.is_in(texts, value_set=pa.array([None, *(text.lower() for text in MISSING)], TEXT)).to_numpy()
+    wrong = (position < 0) & ~absent
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise GraphError(
+            f"{source.place(row)}, column `{column}`: {show(texts[row].as_py())} is not a split; write train, val or "
+            "test, or leave it empty"
+        )
+    return {split: (position >= 0) & (found[position] == split) & labeled for split in _NAMES}
+
+
+def split_by_time(source: Source, table: pa.Table, column: str, labeled: np.ndarray, ratio: Sequence[float]) -> Masks:
+    """Trains on the oldest nodes and tests on the newest; nodes of the same time are in the same split."""
+    times = _times(source, table, column)
+    if (labeled & np.isnan(times)).any():
+        row = int((labeled & np.isnan(times)).argmax())
+        raise GraphError(
+            f"{source.place(row)}, column `{column}`: the time is missing, but the node has a label; give it a time, "
+            "or remove the label"
+        )
+    ordered = np.sort(times[labeled])
+    shares = np.asarray(ratio) / sum(ratio)
+    ends = [float(ordered[max(round(len(ordered) * share), 1) - 1]) for share in (shares[0], shares[0] + shares[1])]
+    with np.errstate(invalid="ignore"):
+        return {
+            "train": labeled & (times <= ends[0]),
+            "val": labeled & (times > ends[0]) & (times <= ends[1]),
+            "test": labeled & (times > max(ends)),
+        }
+
+
+def _times(source: Source, table: pa.Table, column: str) -> np.ndarray:
+    """Returns times as numbers, NaN where they are missing, [N]."""
+    array = decode(table.column(column))
+    if pa.types.is_temporal(array.type):
+        array = pc.cast(pc.cast(array, pa.timestamp("us")), pa.int64())
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        return np.asarray(pc.cast(array, pa.float64(), safe=False).to_numpy())
+    texts = pc.utf8_trim_whitespace(pc.cast(array, TEXT))
+    texts = pc.if_else(pc.is_in(texts, value_set=pa.array(MISSING, TEXT)), None, texts)
+    for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+        try:
+            parsed = pc.cast(texts, kind)
+        except pa.ArrowInvalid:
+            continue
+        numbers = parsed if kind == pa.float64() else pc.cast(pc.cast(parsed, pa.int64()), pa.float64())
+        return np.asarray(numbers.to_numpy())
+    row = next(row for row, text in enumerate(texts.to_pylist()) if text is not None and not _is_time(text))
+    raise GraphError(
+        f"{source.place(row)}, column `{column}`: {show(texts[row].as_py())} is not a time; write numbers, or dates "
+        "such as 2026-01-31 or 2026-01-31 12:00:00"
+    )
+
+
+def _is_time(text: str) -> bool:
+    try:
+        pc.cast(pa.array([text]), pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return False
+    return True

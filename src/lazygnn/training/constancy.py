@@ -1,0 +1,78 @@
+"""Tells whether a model predicts nearly the same for every node, which a score alone may hide.
+
+`T` nodes, `C` outputs.
+"""
+
+import torch
+from torch import Tensor
+
+from lazygnn.graph import Graph
+from lazygnn.training.metrics import predict_class, predict_labels
+
+# share of nodes with the same prediction, and the deviation of predicted numbers in deviations of the targets
+_SAME = 0.99
+_DEVIATION = 0.01
+# with fewer nodes, equal predictions may be right
+_NODES = 20
+
+
+def describe_constant(outputs: Tensor, graph: Graph) -> str | None:
+    """Returns what is wrong with predictions that are nearly constant although their targets are not, or None.
+
+    Judged are the validation and test nodes, or the training nodes of a graph without others.
+
+    Args:
+        outputs: Of every node, [N, C].
+        graph: The graph, with labels and splits.
+    """
+    splits = [split for split in ("val", "test") if split in graph.masks] or list(graph.masks)
+    if not splits:
+        return None
+    rows = torch.stack([graph.masks[split] for split in splits]).any(dim=0)
+    if int(rows.sum()) < _NODES:
+        return None
+    outputs, y = outputs[rows.to(outputs.device)].cpu(), graph.y[rows].cpu()
+    if graph.task.kind == "regression":
+        return _of_numbers(outputs.double(), y.double())
+    return _of_classes(outputs, y, graph) if graph.task.kind == "single-label" else _of_labels(outputs, y)
+
+
+def _of_classes(outputs: Tensor, y: Tensor, graph: Graph) -> str | None:
+    predicted = predict_class(outputs)
+    top = int(predicted.mode().values)
+    share, wanted = (float((classes == top).double().mean()) for classes in (predicted, y))
+    if not _is_constant(share, wanted):
+        return None
+    name = top if graph.class_names is None else graph.class_names[top]
+    return (
+        f"predictions are nearly constant: class `{name}` for {share:.1%} of the nodes, which {wanted:.1%} of them "
+        "have; train longer, change `lr`, or set `class_weight=balanced` if the other classes are rare"
+    )
+
+
+def _of_labels(outputs: Tensor, y: Tensor) -> str | None:
+    predicted = predict_labels(outputs)
+    # the labels that most nodes are predicted to have
+    usual = predicted.double().mean(dim=0) > 0.5
+    share, wanted = (float((labels == usual).all(dim=1).double().mean()) for labels in (predicted, y > 0))
+    if not _is_constant(share, wanted):
+        return None
+    return (
+        f"predictions are nearly constant: the same {int(usual.sum())} of {len(usual)} labels for {share:.1%} of the "
+        f"nodes, which {wanted:.1%} of them have; train longer, change `lr`, or set `class_weight=balanced`"
+    )
+
+
+def _of_numbers(outputs: Tensor, y: Tensor) -> str | None:
+    predicted, wanted = outputs.std(dim=0), y.std(dim=0)
+    if not bool((predicted < _DEVIATION * wanted).all()):
+        return None
+    return (
+        f"predictions are nearly constant: their deviation is {float(predicted.max()):.3g}, that of the targets "
+        f"{float(wanted.max()):.3g}; train longer, or change `lr`"
+    )
+
+
+def _is_constant(share: float, wanted: float) -> bool:
+    # where nearly all nodes have the same label, predicting it is right as long as others are predicted too
+    return share >= _SAME and 1 - share < (1 - wanted) / 2

@@ -1,0 +1,53 @@
+"""Small tables that the tests of tables share."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lazygnn.tables.building import Imported, import_tables
+from lazygnn.tables.columns import Values, read_values
+from lazygnn.tables.options import read_table_options
+from lazygnn.tables.reading import FrameSource, Source, open_table
+
+NODES = """\
+id,age,plan,label
+a,30,basic,red
+b,,pro,blue
+c,50,basic,red
+d,40,,blue
+e,40,pro,
+"""
+EDGES = """\
+source,target
+a,b
+b,a
+b,c
+c,c
+a,b
+"""
+
+
+def write(folder: Path, text: str | bytes, name: str = "nodes.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def open_text(folder: Path, text: str | bytes, name: str = "nodes.csv") -> Source:
+    return open_table(write(folder, text, name), "nodes")
+
+
+def frame(**columns: Any) -> tuple[Source, pa.Table]:
+    source = FrameSource(columns, "nodes")
+    return source, source.table
+
+
+def values(column: list[Any]) -> Values:
+    source, table = frame(column=column)
+    return read_values(source, table, "column")
+
+
+def imported(folder: Path, nodes: str | bytes = NODES, edges: str | bytes = EDGES, **options: Any) -> Imported:
+    paths = write(folder, nodes), write(folder, edges, "edges.csv")
+    return import_tables(*paths, read_table_options(options))

@@ -1,0 +1,32 @@
+from typing import Any
+
+import pytest
+
+from lazygnn.errors import ConfigError
+from lazygnn.tables.options import read_table_options
+
+
+def test_one_column_may_stand_for_several() -> None:
+    options = read_table_options({"label": "y", "ignore": ["a", "b"]})
+    assert (options.label, options.ignore) == (("y",), ("a", "b"))
+
+
+@pytest.mark.parametrize("ratio", [(60, 20, 20), (0.5, 0.25, 0.25), (100, 0, 0)])
+def test_shares_have_a_sum_of_one_or_a_hundred(ratio: tuple[float, ...]) -> None:
+    assert read_table_options({"ratio": ratio}).ratio == ratio
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"ratio": (60, 20, 10)}, r"give three shares with a sum of 1 or 100"),
+        ({"ratio": (0, 50, 50)}, r"give three shares with a sum of 1 or 100, and some for training"),
+        ({"ratio": (120, -10, -10)}, r"option `ratio.1` is -10"),
+        ({"lable": "y"}, r"unknown option `lable`; did you mean `label`\?"),
+        ({"task": "ranking"}, r"option `task\..*` is 'ranking'"),
+        ({"max_categories": 1}, r"option `max_categories` is 1"),
+    ],
+)
+def test_a_wrong_option_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        read_table_options(values)
