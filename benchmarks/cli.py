@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import epoch as epoch_benchmark
+from benchmarks import fit as fit_benchmark
 from benchmarks import history as history_benchmark
 from benchmarks import propagation as propagation_benchmark
 from benchmarks import sampling as sampling_benchmark
@@ -107,6 +108,30 @@ def epoch(
             only=_names(only),
             repeats=repeats,
             warmup=warmup,
+            folder=out,
+        )
+    )
+
+
+@app.command()
+def fit(
+    dataset: Annotated[list[str] | None, typer.Argument(help="Data sets; default: wordnet-small.")] = None,
+    device: Device = "cpu",
+    root: Root = None,
+    only: Only = "",
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs; default: those of the recipe or rule.")] = None,
+    eval_every: Annotated[int, typer.Option(min=1, help="Epochs between two evaluations.")] = 1,
+    out: Out = RESULTS,
+) -> None:
+    """Measures a whole training with its evaluations: lazy steps beside exact ones."""
+    _end(
+        fit_benchmark.main(
+            dataset or ["wordnet-small"],
+            choose_device(device),
+            root=root,
+            only=_names(only),
+            epochs=epochs,
+            eval_every=eval_every,
             folder=out,
         )
     )

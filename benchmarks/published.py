@@ -208,6 +208,23 @@ def scaling(results: Results) -> Summary:
     return _summary("scaling --contender ours-bf16", "changed", columns, rows, results)
 
 
+def fit(results: Results) -> Summary:
+    """Returns the table of whole trainings: seconds, the part that was evaluation, and scores."""
+    rows = []
+    for dataset in ("wordnet-small", "coauthor_cs"):
+        for method in ("appnp", "lazygnn"):
+            key = {"dataset": dataset, "method": method}
+            fields = [("seconds", 1.0), ("eval seconds", 1.0), ("ratio", 1.0), ("val", 100.0), ("test", 100.0)]
+            cells: list[Cell | None] = [results.cell(name, key, factor) for name, factor in fields]
+            rows.append(Row(label=f"{dataset}, {method}", cells=cells))
+    columns = [
+        *(Column(title=title, format="{value:.1f}") for title in ("seconds", "of them evaluation")),
+        Column(title="of APPNP", format="{value:.2f}"),
+        *(Column(title=title, format="{value:.1f}") for title in ("validation", "test")),
+    ]
+    return _summary("fit", "data set, method", columns, rows, results)
+
+
 def sampling(results: Results) -> Summary:
     """Returns the table of draws beside training steps, and the sizes of a batch."""
     rows = []
@@ -234,6 +251,7 @@ TABLES: dict[str, Callable[[Results], Summary]] = {
     "epoch-cpu": epoch_cpu,
     "history": history,
     "scaling": scaling,
+    "fit": fit,
     "sampling": sampling,
 }
 

@@ -13,6 +13,7 @@ from tests.benchmarks.helpers import invoke
         (["step", "--shape", "huge"], "unknown shape `huge`; choose one of: products, arxiv, tiny"),
         (["step", "--shape", "tiny", "--only", "dgl"], "unknown contender `dgl`; choose one of: ours, ours-narrow"),
         (["epoch", "--shape", "tiny", "--only", "ours,dgl"], "unknown contender `dgl`; choose one of: ours-full, ours"),
+        (["fit", "--only", "gcn"], "unknown method `gcn`; choose one of: appnp, lazygnn"),
         (["sampling", "--shape", "tiny", "--only", "dgl"], "unknown sampler `dgl`; choose one of: fastgcn, ladies"),
         (["scaling", "--shape", "tiny", "--only", "time"], "unknown axis `time`; choose one of: nodes, edges"),
         (["scaling", "--shape", "tiny", "--contender", "dgl"], "unknown contender `dgl`"),
