@@ -202,3 +202,8 @@ def test_what_was_learned_in_one_country_is_scored_in_another(tmp_path: Path, co
         tmp_path / "run", metric="roc-auc", device="cpu", graph_file=TWITCH / "twitch_engb.npz"
     )
     assert found["labeled"] > 0.5
+
+
+def test_a_report_is_about_the_graph_of_the_run_alone(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="`--report` is about the graph of the run; omit `--report` or `--graph`"):
+        evaluate_by_metrics(tmp_path / "run", report=True, graph_file=tmp_path / "other.npz")
