@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tables": GRAPHS,
     "data": GRAPHS | {"tables"},
     "methods": LIBRARY,
-    "training": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops"},
+    "training": {"batch", "graph", "model", "history", "propagation", "config", "task", "errors", "files", "ops"},
     "run": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops", "training"},
     "reports": {"graph", "task", "errors", "ops", "training"},
     "export": set(),
