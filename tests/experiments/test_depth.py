@@ -66,6 +66,16 @@ def test_stored_runs_alone_leave_other_cells_empty(
     assert table() == {"gcn": [None, None], "mlp": [None, 25.0]}
 
 
+def test_gcnii_may_be_shallow_where_that_validates_better(trained: list[Config]) -> None:
+    depth.main(1, ["gcnii", "gcn"], ["cora", "dblp"], None, "cpu", 2)
+    layers = [
+        (config.method, config.dataset, config.model.num_layers)  # type: ignore[attr-defined]
+        for config in trained
+    ]
+    assert layers.count(("gcnii", "dblp", 2)) == 1
+    assert [method for method, *_ in layers].count("gcnii") == 3 + 2
+
+
 def test_every_method_with_a_rule_has_a_row_and_every_row_can_be_resolved(trained: list[Config]) -> None:
     assert {method for method, _ in depth.CASES.values()} == {
         name for name, method in METHODS.items() if method.adapt is not None
