@@ -19,6 +19,8 @@ from lazygnn import commands
 from lazygnn.config import RENAMED, Config
 from lazygnn.run.folder import Run
 
+# the default of `diagnose_every` when the first results were stored
+_FIRST_DIAGNOSE_EVERY = 20
 # not tracked by git
 RESULTS = Path(__file__).parents[1] / "runs" / "experiments"
 
@@ -109,9 +111,12 @@ def _reset_memory_statistics() -> None:
 def _key(config: Config) -> str:
     # data folder, device and launch options do not identify a configuration; neither do options at their default, so
     # that stored results remain valid when an option is added
+    trainer = config.trainer.model_dump(exclude_defaults=True, exclude={"cuda_graphs", "compile", "diagnose_every"})
+    if config.trainer.diagnose_every != _FIRST_DIAGNOSE_EVERY:
+        trainer["diagnose_every"] = config.trainer.diagnose_every
     content = {
         "run": [config.method, config.dataset, config.seed],
-        "trainer": config.trainer.model_dump(exclude_defaults=True, exclude={"cuda_graphs", "compile"}),
+        "trainer": trainer,
         "model": _old_names(config.model.model_dump(exclude_defaults=True)),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]

@@ -62,7 +62,7 @@ class TrainerOptions(Options):
     clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; empty means no clipping")
     patience: int | None = Field(None, ge=1, description="epochs without a better validation score to stop after")
     eval_every: int = Field(1, ge=1, description="epochs between evaluations")
-    diagnose_every: int = Field(20, ge=0, description="epochs between diagnoses of the histories; 0 means never")
+    diagnose_every: int = Field(0, ge=0, description="epochs between diagnoses of the histories; 0 means never")
     checkpoint_every: int | None = Field(None, ge=1, description="batches between checkpoints")
     checkpoint_minutes: float = Field(10.0, gt=0, description="minutes between checkpoints")
     metric: str = Field(
