@@ -30,6 +30,7 @@ GROUPS: dict[str, type[Options]] = {"trainer": TrainerOptions, "shape": Shape}
 @pytest.mark.parametrize(
     ("text", "value"),
     [
+        ("beside=[mlp, decoupled]", ["mlp", "decoupled"]),
         ("alpha=0.2", 0.2),
         ("alpha=1e-3", 1e-3),
         ("alpha = 0.2 ", 0.2),

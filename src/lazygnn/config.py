@@ -111,7 +111,7 @@ class Config(Options):
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
-    """Reads `key=value` pairs; a value that is not TOML is a string."""
+    """Reads `key=value` pairs; a value that is not TOML is a string, or a list of strings such as `[mlp, decoupled]`."""
     values = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -120,8 +120,15 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
         try:
             values[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
-            values[key.strip()] = text.strip() or None
+            values[key.strip()] = _words(text.strip())
     return values
+
+
+def _words(text: str) -> str | list[str] | None:
+    """Returns a text without quotes as a string, as a list in brackets, or as `None` if it is empty."""
+    if text.startswith("[") and text.endswith("]"):
+        return [word.strip() for word in text[1:-1].split(",")]
+    return text or None
 
 
 def read_options(path: Path) -> dict[str, Any]:
