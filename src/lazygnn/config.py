@@ -111,7 +111,7 @@ class Config(Options):
 
 
 def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
-    """Reads `key=value` pairs; a value that is not TOML is a string, or a list of strings such as `[mlp, decoupled]`."""
+    """Reads `key=value` pairs; a value that is not TOML is a string, or a list of words such as `[mlp, decoupled]`."""
     values = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
