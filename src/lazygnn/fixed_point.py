@@ -21,7 +21,7 @@ from lazygnn.ops import Adjacency
 Solver = Literal["chebyshev", "power"]
 
 # products between two measurements of the error, each of which takes about as long as half a product
-_CHECK_EVERY = 2
+_CHECK_EVERY = 4
 
 
 @dataclass(frozen=True, eq=False)
