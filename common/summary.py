@@ -55,6 +55,17 @@ class Summary(_Frozen):
         header = [self.label, *(column.title for column in self.columns)]
         return markdown_table(header, [self._line(row) for row in self.rows])
 
+    def side_by_side(self, title: str, labels: Sequence[str]) -> str:
+        """Renders the means of the rows with these labels as columns, with one digit; the best of a line is bold."""
+        rows = {row.label: row for row in self.rows}
+        lines = []
+        for index, column in enumerate(self.columns):
+            cells = [rows[label].cells[index] for label in labels]
+            means = ["" if cell is None else f"{cell['mean']:.1f}" for cell in cells]
+            best = max((mean for mean in means if mean), key=float, default=None)
+            lines.append([column.title, *(f"**{mean}**" if mean == best else mean for mean in means)])
+        return markdown_table([title, *labels], lines)
+
     def _line(self, row: Row) -> list[str]:
         cells = [
             "" if cell is None else _FORMATTER.format(column.format, **cell)

@@ -1,4 +1,7 @@
-"""Tables in Markdown pages, between `<!-- table: NAME -->` and `<!-- end -->`, filled from `docs/tables/NAME.json`."""
+"""Tables in Markdown pages, between `<!-- table: NAME -->` and `<!-- end -->`, filled from `docs/tables/NAME.json`.
+
+`<!-- table: NAME, TITLE: A B -->` shows the means of rows A and B alone, side by side, under TITLE and their labels.
+"""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +10,9 @@ from pathlib import Path
 from common.summary import TABLES, load_summary
 
 ROOT = Path(__file__).parents[1]
-_MARKED = re.compile(r"(<!-- table: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_MARKED = re.compile(
+    r"(<!-- table: (?P<name>[\w-]+)(?:, (?P<title>\w+): (?P<rows>[\w -]+?))? -->\n).*?(<!-- end -->)", re.DOTALL
+)
 
 
 def pages() -> Iterator[Path]:
@@ -23,7 +28,14 @@ def table_names(text: str) -> list[str]:
 
 def filled(text: str, folder: Path = TABLES) -> str:
     """Returns a page with its tables rendered from their summaries."""
-    return _MARKED.sub(lambda match: f"{match[1]}{load_summary(match['name'], folder).markdown()}\n{match[3]}", text)
+
+    def fill(match: re.Match[str]) -> str:
+        summary = load_summary(match["name"], folder)
+        rows = match["rows"]
+        table = summary.markdown() if rows is None else summary.side_by_side(match["title"], rows.split())
+        return f"{match[1]}{table}\n<!-- end -->"
+
+    return _MARKED.sub(fill, text)
 
 
 def outdated() -> dict[Path, str]:

@@ -36,6 +36,20 @@ def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
     assert filled(first, tmp_path) != first
 
 
+def test_a_page_may_show_the_means_of_some_rows_side_by_side(tmp_path: Path) -> None:
+    rows = [
+        Row(label="a", cells=[{"mean": 10.26, "deviation": 1.0}, None]),
+        Row(label="b", cells=[{"mean": 20.0, "deviation": 1.0}, {"mean": 8.0, "deviation": 1.0}]),
+        Row(label="c-d", cells=[{"mean": 9.96, "deviation": 0.5}, {"mean": 7.0, "deviation": 0.5}], bold=True),
+    ]
+    Summary(origin="", label="method", columns=[Column(title="x"), Column(title="y")], rows=rows).save("some", tmp_path)
+    page = filled("<!-- table: some, graph: c-d a -->\n<!-- end -->\n", tmp_path)
+    table = "| graph | c-d | a |\n| --- | --- | --- |\n| x | 10.0 | **10.3** |\n| y | **7.0** |  |"
+    assert page == f"<!-- table: some, graph: c-d a -->\n{table}\n<!-- end -->\n"
+    assert filled(page, tmp_path) == page
+    assert table_names(page) == ["some"]
+
+
 def test_benchmarks_and_experiments_do_not_import_each_other() -> None:
     for folder, other in (("benchmarks", "experiments"), ("experiments", "benchmarks"), ("common", "experiments")):
         for file in (ROOT / folder).glob("*.py"):
