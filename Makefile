@@ -1,4 +1,4 @@
-.PHONY: install demo test soak lint format clean
+.PHONY: install demo test soak lint format docs clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -29,5 +29,13 @@ format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html through a server: $(BIN)/python -m http.server --directory site"
+
+.venv/.docs: .venv/.installed
+	$(BIN)/pip install --quiet --constraint requirements.lock --no-build-isolation --editable '.[docs]'
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist site
