@@ -11,10 +11,11 @@ COLORS = {
     "light": {"text": "#1f2430", "quiet": "#5a6272", "fresh": "#3949ab", "stored": "#c5cae9", "edge": "#3949ab"},
     "dark": {"text": "#e6e8ee", "quiet": "#a9b0bf", "fresh": "#9fa8da", "stored": "#39406b", "edge": "#9fa8da"},
 }
-WIDTH, HEIGHT = 540, 274
-COLUMN, LEFT = 176, 16  # distance between passes, and the margin
-SIDE, GAP = 11, 3  # of a square
+WIDTH, HEIGHT = 540, 290
+COLUMN, LEFT = 182, 10  # distance between passes, and the margin
+SIDE, GAP = 12, 3  # of a square
 PASSES, EXACT, LAZY = 3, 10, 2
+TITLE, SMALL = 19, 17  # large, since a phone shows the picture at two thirds of its size
 
 
 def draw(colors: dict[str, str]) -> str:
@@ -24,10 +25,10 @@ def draw(colors: dict[str, str]) -> str:
         'font-family="system-ui, -apple-system, Segoe UI, Roboto, sans-serif">',
         "<title>Exact propagation takes ten steps in every pass. Lazy propagation takes two in every pass, "
         "from the stored result of the pass before, and reaches two hops farther each time.</title>",
-        _text(LEFT, 24, "Exact: every pass starts over", colors["text"], 16, bold=True),
-        *_row(46, colors, lazy=False),
-        _text(LEFT, 142, "Lazy: every pass starts from the stored result", colors["text"], 16, bold=True),
-        *_row(164, colors, lazy=True),
+        _text(LEFT, 24, "Exact: every pass starts over", colors["text"], TITLE, bold=True),
+        *_row(52, colors, lazy=False),
+        _text(LEFT, 152, "Lazy: every pass starts from the stored result", colors["text"], TITLE, bold=True),
+        *_row(180, colors, lazy=True),
         *_legend(HEIGHT - 22, colors),
         "</svg>",
     ]
@@ -40,11 +41,11 @@ def _row(top: int, colors: dict[str, str], *, lazy: bool) -> list[str]:
         left, fresh = LEFT + index * COLUMN, LAZY if lazy else EXACT
         stored = index * LAZY if lazy else 0
         squares = top + 14
-        parts.append(_text(left, top, f"pass {index + 1}", colors["quiet"], 14))
+        parts.append(_text(left, top, f"pass {index + 1}", colors["quiet"], SMALL))
         parts += [_square(left, squares, place, colors["stored"], colors["edge"]) for place in range(stored)]
         parts += [_square(left, squares, stored + place, colors["fresh"], colors["edge"]) for place in range(fresh)]
         label = f"{fresh} steps, {stored + fresh} hops"
-        parts.append(_text(left, squares + 30, label, colors["text"], 14))
+        parts.append(_text(left, squares + 33, label, colors["text"], SMALL))
         if lazy and index + 1 < PASSES:
             parts.append(_arrow(left, squares, stored + fresh, colors["edge"]))
     return parts
@@ -61,9 +62,9 @@ def _arrow(left: int, top: int, squares: int, color: str) -> str:
 def _legend(top: int, colors: dict[str, str]) -> list[str]:
     return [
         _square(LEFT, top, 0, colors["fresh"], colors["edge"]),
-        _text(LEFT + 20, top + 11, "step computed in this pass", colors["quiet"], 14),
-        _square(LEFT + 226, top, 0, colors["stored"], colors["edge"]),
-        _text(LEFT + 246, top + 11, "kept from earlier passes", colors["quiet"], 14),
+        _text(LEFT + 20, top + 11, "step computed in this pass", colors["quiet"], SMALL),
+        _square(LEFT + 266, top, 0, colors["stored"], colors["edge"]),
+        _text(LEFT + 286, top + 11, "kept from earlier passes", colors["quiet"], SMALL),
     ]
 
 
