@@ -1,5 +1,6 @@
 """The `lazygnn` command line. Results go to stdout, logs and progress to stderr."""
 
+import errno
 import json
 import logging
 import sys
@@ -27,7 +28,7 @@ from lazygnn.commands.show import show_run
 from lazygnn.config import parse_assignments, read_options
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
-from lazygnn.errors import CheckpointError, ConfigError, GraphError, check_number
+from lazygnn.errors import CheckpointError, ConfigError, GraphError, check_number, reason
 from lazygnn.history import HistoryFileError
 from lazygnn.methods import methods_with, resolve
 from lazygnn.partitioning import PartitionMethod
@@ -47,6 +48,14 @@ class Commands(TyperGroup):
             raise typer.Exit(128 + stop.signum) from None
         except (GraphError, ConfigError, CheckpointError, HistoryFileError) as error:
             Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+        except OSError as error:
+            # a closed pipe is not an error: `lazygnn show RUN | head`
+            if error.errno in (None, errno.EPIPE):
+                raise
+            where = "" if error.filename is None else f" `{error.filename}`"
+            text = f"error: cannot read or write{where}: {reason(error)}"
+            Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(2) from None
 
 

@@ -15,8 +15,17 @@ class DivergenceError(ConfigError, FloatingPointError):
     """The loss, the weights or the outputs of a training are not finite, or its loss has exploded."""
 
 
+class LockedError(ConfigError):
+    """A folder is in use by another process."""
+
+
 class CheckpointError(RuntimeError):
     """A run folder or checkpoint is missing, corrupt or incompatible."""
+
+
+def reason(error: OSError) -> str:
+    """Returns what the operating system says of an error, without the file."""
+    return error.strerror or str(error)
 
 
 def wrong_type(name: str, value: object, remedy: str) -> str:

@@ -1,40 +1,52 @@
 """Atomic writes: a file or a folder appears under its name when it is complete, or not at all."""
 
+import errno
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from lazygnn.errors import reason
+
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{16}\.(part|old)")
+
 
 @contextmanager
 def replaced(path: Path) -> Iterator[Path]:
-    """Yields a temporary name beside `path`, which takes its place if the block succeeds and is removed if not.
+    """Yields an empty file beside `path`, which takes its place if the block succeeds and is removed if not.
 
-    The block makes a file or a folder there. The content is on the disk before the name is, so that a crash leaves
-    either the old or the new content.
+    The content is on the disk before the name is, so that a crash leaves either the old or the new content. An
+    `OSError` of the block names `path`.
     """
-    path = path.absolute()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
+    with _beside(path) as unfinished:
+        # a link of that name would not be followed
+        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
         yield unfinished
-        if unfinished.is_dir():
-            _replace_folder(unfinished, path)
-        else:
-            sync(unfinished)
-            unfinished.replace(path)
-        sync(path.parent)
-    finally:
-        # does not exist if the block succeeded
-        discard(unfinished)
+        sync(unfinished)
+        unfinished.replace(path.absolute())
+
+
+@contextmanager
+def replaced_folder(path: Path) -> Iterator[Path]:
+    """Yields an empty folder beside `path`, which takes its place if the block succeeds and is removed if not."""
+    with _beside(path) as unfinished:
+        unfinished.mkdir()
+        yield unfinished
+        _replace_folder(unfinished, path.absolute())
 
 
 def write_file(path: Path, content: bytes) -> None:
     """Writes a whole file."""
     with replaced(path) as unfinished:
         unfinished.write_bytes(content)
+
+
+def is_unfinished(path: Path) -> bool:
+    """Returns whether a name is that of a file or folder that a crash has left unfinished."""
+    return _UNFINISHED.fullmatch(path.name) is not None
 
 
 def discard(path: Path) -> None:
@@ -54,7 +66,39 @@ def sync(path: Path) -> None:
         os.close(opened)
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Makes an `OSError` of the block name `path`, if it names no file or one that is not finished."""
+    try:
+        yield
+    except (ConnectionError, TimeoutError):
+        # not of a file
+        raise
+    except OSError as error:
+        named = error.filename is not None and not str(error.filename).startswith(f"{path.with_name('.' + path.name)}.")
+        # numpy reports a short write in words, without a number; other kinds of errors mean more than their number
+        if named or (error.errno is None and type(error) is not OSError):
+            raise
+        raise OSError(error.errno or errno.EIO, reason(error), str(path)) from error
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[Path]:
+    path = path.absolute()
+    with naming(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
+        try:
+            yield unfinished
+            sync(path.parent)
+        finally:
+            # does not exist if the block succeeded
+            discard(unfinished)
+
+
 def _replace_folder(new: Path, path: Path) -> None:
+    for file in (*new.rglob("*"), new):
+        sync(file)
     if not path.exists():
         new.rename(path)
         return

@@ -6,7 +6,7 @@ import numpy as np
 
 from lazygnn.commands.loading import load_run
 from lazygnn.data import load_graph
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced
 from lazygnn.run.predictions import check_format, node_names, write_table
 
@@ -35,5 +35,5 @@ def write_embeddings(
         with replaced(out) as unfinished, unfinished.open("wb") as file:
             np.save(file, values)
     except OSError as error:
-        raise ConfigError(f"cannot write `{out}`: {error}; choose another `--out`") from error
+        raise ConfigError(f"cannot write `{out}`: {reason(error)}; choose another `--out`") from error
     return values.shape[0], values.shape[1]

@@ -8,8 +8,8 @@ from typing import Any
 from safetensors.torch import save
 
 from lazygnn.commands.loading import LoadedRun, load_run
-from lazygnn.errors import ConfigError
-from lazygnn.files import replaced
+from lazygnn.errors import ConfigError, reason
+from lazygnn.files import replaced_folder
 from lazygnn.methods import method_options
 from lazygnn.model import Model
 from lazygnn.models import GCN, SAGE, Decoupled, Standardized
@@ -38,13 +38,12 @@ def export_run(path: Path, out: Path, *, root: str | None = None) -> dict[str, A
     description = describe_model(run)
     weights = {name: value.contiguous() for name, value in _inner(run.model).state_dict().items()}
     try:
-        with replaced(out) as unfinished:
-            unfinished.mkdir()
+        with replaced_folder(out) as unfinished:
             (unfinished / WEIGHTS).write_bytes(save(weights))
             (unfinished / DESCRIPTION).write_text(json.dumps(description, indent=2) + "\n")
             (unfinished / CODE).write_bytes((resources.files("lazygnn.export") / "plain.py").read_bytes())
     except OSError as error:
-        raise ConfigError(f"cannot write `{out}`: {error}; choose another `--out`") from error
+        raise ConfigError(f"cannot write `{out}`: {reason(error)}; choose another `--out`") from error
     return description
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.correct_smooth import CorrectAndSmooth
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, reason
 from lazygnn.files import write_file
 from lazygnn.graph import without_warnings
 from lazygnn.methods import read_config
@@ -44,7 +44,7 @@ def write_page(paths: Sequence[Path], out: Path, *, device: str = "auto", root: 
     try:
         write_file(out, page.encode())
     except OSError as error:
-        raise ConfigError(f"cannot write `{out}`: {error}; choose another `--out`") from error
+        raise ConfigError(f"cannot write `{out}`: {reason(error)}; choose another `--out`") from error
 
 
 def read_temperature(run: Run, correct_and_smooth: CorrectAndSmooth | None) -> float:

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Literal
 
-from lazygnn.errors import GraphError
+from lazygnn.errors import GraphError, reason
 from lazygnn.files import replaced
 
 _TIMEOUT_S = 30.0
@@ -151,7 +151,9 @@ def _write(path: Path, chunks: Iterator[bytes]) -> None:
             for chunk in chain((first,), chunks):
                 file.write(chunk)
     except OSError as error:
-        raise GraphError(f"could not write `{path}`: {error}; free the space or choose another `--root`") from error
+        raise GraphError(
+            f"could not write `{path}`: {reason(error)}; free the space or choose another `--root`"
+        ) from error
 
 
 def _unpack(archive: Path, source: Source, folder: Path) -> None:

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from lazygnn.checks import rises
-from lazygnn.errors import GraphError
-from lazygnn.files import replaced
+from lazygnn.errors import GraphError, reason
+from lazygnn.files import replaced_folder
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Adjacency, Csr, to_tensor
 from lazygnn.tables.schema import Schema
@@ -124,12 +124,13 @@ def staged_folder(path: Path) -> Iterator[Path]:
     path = path.absolute()
     try:
         _check_replaceable(path)
-        with replaced(path) as folder:
-            folder.mkdir()
+        with replaced_folder(path) as folder:
             yield folder
             _check_replaceable(path)
     except OSError as error:
-        raise GraphError(f"could not write `{path}`: {error}; free the space or choose another folder") from error
+        raise GraphError(
+            f"could not write `{path}`: {reason(error)}; free the space or choose another folder"
+        ) from error
 
 
 def write_header(folder: Path, header: Header) -> None:

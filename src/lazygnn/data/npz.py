@@ -9,7 +9,7 @@ import numpy as np
 
 from lazygnn.checks import first_outside
 from lazygnn.data.convert import plain_edges
-from lazygnn.errors import GraphError
+from lazygnn.errors import GraphError, reason
 from lazygnn.files import replaced
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Csr
@@ -81,7 +81,7 @@ def write_npz(graph: Graph, path: str | Path) -> None:
         with replaced(path) as unfinished, unfinished.open("wb") as file:
             np.savez(file, **fields)
     except OSError as error:
-        raise GraphError(f"could not write `{path}`: {error}; free the space or choose another file") from error
+        raise GraphError(f"could not write `{path}`: {reason(error)}; free the space or choose another file") from error
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:

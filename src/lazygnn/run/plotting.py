@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from lazygnn.files import replaced
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -52,8 +54,8 @@ def drawing(
     with rc_context(style):
         figure = Figure(figsize=size, dpi=DOTS_PER_INCH, layout="constrained")
         yield figure, figure.subplots(rows, columns, squeeze=False, sharex=share_x)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        FigureCanvasAgg(figure).print_png(path)
+        with replaced(path) as unfinished:
+            FigureCanvasAgg(figure).print_png(unfinished)
 
 
 def legend_above(figure: "Figure", panels: Any, *, side: Side = "center", width: float = 0.96) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced
 from lazygnn.graph import Graph
 from lazygnn.task import Task
@@ -100,7 +100,7 @@ def write_table(table: dict[str, np.ndarray], path: Path) -> None:
             else:
                 _write_csv(table, unfinished)
     except OSError as error:
-        raise ConfigError(f"cannot write `{path}`: {error}; choose another `--out`") from error
+        raise ConfigError(f"cannot write `{path}`: {reason(error)}; choose another `--out`") from error
 
 
 def _write_parquet(table: dict[str, np.ndarray], path: Path) -> None:
