@@ -178,7 +178,7 @@ class TestArguments:
 class TestKeeping:
     @pytest.mark.parametrize("keep", [1, 2, 3])
     def test_the_newest_stay(self, tmp_path: Path, keep: int) -> None:
-        folder = CheckpointFolder(tmp_path / "a" / "b", keep=keep)
+        folder = CheckpointFolder(tmp_path / "a", keep=keep)
         for number in (0, 5, 7, 10**9, 10**10):
             save(folder, number)
             assert is_whole(CheckpointFolder(folder.path).load_latest(), number)
@@ -375,6 +375,25 @@ class TestCrash:
         seen = moments(two, lambda: CheckpointFolder(two).save(2, {"x": torch.ones(2)}, {}))
         found = [CheckpointFolder(moment).load_latest() for moment in seen]
         assert all(is_whole(each, 1) or is_whole(each, 2) or (each and each.state == {}) for each in found)
+
+    @pytest.mark.parametrize("saved_before", [False, True])
+    def test_the_only_checkpoint_is_whole_or_none_at_every_moment(self, tmp_path: Path, saved_before: bool) -> None:
+        path = tmp_path / "one"
+        path.mkdir()
+        if saved_before:
+            CheckpointFolder(path).save(1, {"x": torch.ones(2)}, {})
+        seen = moments(path, lambda: save(CheckpointFolder(path), 1))
+        found = [CheckpointFolder(moment).load_latest() for moment in seen]
+        assert any(each is None for each in found)
+        assert all(each is None or is_whole(each, 1) or each.state == {} for each in found)
+        for moment in seen:
+            save(CheckpointFolder(moment), 1)
+            assert is_whole(CheckpointFolder(moment).load_latest(), 1)
+
+    def test_a_folder_that_was_removed_is_not_made_again(self, tmp_path: Path) -> None:
+        with pytest.raises(CheckpointError, match="No such file or directory"):
+            save(CheckpointFolder(tmp_path / "run" / "checkpoints"), 1)
+        assert list(tmp_path.iterdir()) == []
 
 
 class TestFullDisk:

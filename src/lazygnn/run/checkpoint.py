@@ -49,7 +49,7 @@ class CheckpointFolder:
     """A folder with the newest checkpoints of one run; a single process writes it.
 
     Args:
-        path: The folder; the first `save` creates it.
+        path: The folder; the first `save` creates it, but not the folder around it.
         keep: The number of checkpoints to keep.
     """
 
@@ -78,7 +78,8 @@ class CheckpointFolder:
         needed = planned.size + len(seal(record))
         self._check_newest(number)
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            # a run folder that was removed is not made again
+            self.path.mkdir(exist_ok=True)
             self._remove_temporaries()
             self._check_space(number, needed)
             self._write(number, planned, record)
@@ -90,7 +91,7 @@ class CheckpointFolder:
         self._remove_old()
 
     def load_latest(self) -> Checkpoint | None:
-        """Loads the newest valid checkpoint, with a warning for every corrupt one; None if none was ever saved."""
+        """Loads the newest valid checkpoint, with a warning for every corrupt one; None if none was complete."""
         reasons = []
         for number in self._numbers():
             try:
@@ -99,12 +100,17 @@ class CheckpointFolder:
                 logger.warning("skipping checkpoint %d in `%s`: %s", number, self.path, error)
                 self._corrupt.add(number)
                 reasons.append(str(error))
-        if reasons:
+        if reasons and not self._was_killed_at_first():
             raise CheckpointError(
                 f"`{self.path}` has no valid checkpoint: {'; '.join(reasons)}; "
                 "restore the folder from a backup, or remove it and train from scratch"
             )
         return None
+
+    def _was_killed_at_first(self) -> bool:
+        """Returns whether the only checkpoint has no record, so that none was ever complete."""
+        numbers = self._numbers()
+        return len(numbers) == 1 and not self._files(numbers[0])[1].exists()
 
     def _files(self, number: int) -> tuple[Path, Path]:
         stem = f"checkpoint-{number:09d}"
@@ -148,6 +154,10 @@ class CheckpointFolder:
         record["tensors"]["sha256"] = _write_temporary(tensor_file, planned.blocks())
         _write_temporary(record_file, [seal(record)])
         # both are on the disk before either gets its name, so that a full disk leaves earlier files unchanged
+        if record_file.exists():
+            # with the record of other tensors the pair would be corrupt; without one it is not a checkpoint
+            record_file.unlink()
+            sync(self.path)
         for file in files:
             _temporary(file).replace(file)
             sync(self.path)
