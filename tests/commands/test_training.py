@@ -1,3 +1,4 @@
+import errno
 import json
 import shutil
 from collections.abc import Callable
@@ -11,10 +12,13 @@ from safetensors.torch import load_file
 
 from lazygnn import commands
 from lazygnn.config import Config
-from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphError
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphError, LockedError
 from lazygnn.graph import Graph
 from lazygnn.run.checkpoint import CheckpointFolder
-from lazygnn.run.folder import CHECKPOINTS, RESULT, WEIGHTS, Run
+from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, RESULT, WEIGHTS, Run
+from lazygnn.run.lock import LOCK, locked
+from lazygnn.run.log import RunLog
+from lazygnn.training import EpochReport
 
 Arrays = dict[str, Any]
 Configure = Callable[..., Config]
@@ -203,6 +207,58 @@ def test_resuming_without_a_checkpoint_starts_over_with_a_warning(
     assert scores(again) == scores(straight)
     assert "has no checkpoint yet and starts over; see the option `checkpoint_minutes`" in caplog.text
     assert [line["epoch"] for line in Run.open(tmp_path / "run").log.read()] == [1, 2, 3, 4]
+
+
+def test_a_run_in_use_is_neither_started_nor_resumed_by_another_process(in_parts: Config, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with locked(path), pytest.raises(LockedError, match=r"`.*run` is in use by process \d+ on host"):
+        commands.train(in_parts, path, quiet=True)
+    assert list(path.iterdir()) == []
+    commands.train(in_parts, path, quiet=True)
+    (path / RESULT).unlink()
+    before = contents(path)
+    with locked(path), pytest.raises(LockedError, match=r"`.*run` is in use by process \d+ on host"):
+        commands.resume(path, quiet=True)
+    assert contents(path) == before
+    commands.resume(path, quiet=True)
+    assert not (path / LOCK).exists()
+
+
+def test_a_start_that_was_killed_before_its_configuration_is_started_again(in_parts: Config, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    for name in (LOCK, f".{CONFIG}.0123456789abcdef.part"):
+        (path / name).write_text("{")
+    commands.train(in_parts, path, quiet=True)
+    assert [file.name for file in path.iterdir() if file.name.startswith(".")] == []
+
+
+def test_a_picture_that_cannot_be_drawn_is_a_warning(
+    in_parts: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    monkeypatch.setattr("lazygnn.commands.training.plot_curves", fail)
+    result = commands.train(in_parts, tmp_path / "run", quiet=True)
+    assert Run.open(tmp_path / "run").result() == result
+    assert f"cannot draw `{tmp_path / 'run' / CURVES}`: [Errno 28] no space left on device" in caplog.text
+
+
+def test_a_run_whose_folder_is_removed_ends_and_does_not_make_it_again(
+    in_parts: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = RunLog.append
+
+    def remove_after(self: RunLog, report: EpochReport) -> None:
+        append(self, report)
+        if report.epoch == 2:
+            shutil.rmtree(self.path.parent)
+
+    monkeypatch.setattr(RunLog, "append", remove_after)
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*log.jsonl'"):
+        commands.train(in_parts, tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_resuming_skips_a_corrupt_checkpoint(in_parts: Config, tmp_path: Path) -> None:

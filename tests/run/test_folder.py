@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.methods import read_config, resolve
 from lazygnn.run.checkpoint import CheckpointFolder
-from lazygnn.run.folder import CHECKPOINTS, CHOSEN, CONFIG, LOG, RESULT, WEIGHTS, Run
+from lazygnn.run.folder import CHECKPOINTS, CHOSEN, CONFIG, INITIAL, LOG, RESULT, WEIGHTS, Run
 from lazygnn.training import EpochReport
 
 
@@ -174,3 +175,20 @@ def test_a_run_that_has_not_ended_has_the_best_weights_of_its_checkpoint(
     assert run.load_weights()["a"].tolist() == [1.0]
     assert "has not ended; using its best weights so far, of epoch 7" in caplog.text
     assert not run.has_ended()
+
+
+def test_a_folder_that_was_removed_is_not_made_again(run: Run) -> None:
+    shutil.rmtree(run.path)
+    for write in (run.save_weights, run.save_result, run.save_chosen):
+        with pytest.raises(CheckpointError, match=r"has lost its `config.json`; train again from scratch"):
+            write({})
+    assert not run.path.exists()
+
+
+def test_initial_weights_are_there_before_the_folder_is_a_run(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    monkeypatch.setattr("lazygnn.run.folder.write_file", lambda path, _: written.append(path.name))
+    Run.create(tmp_path / "run", config, {"a": torch.ones(2)})
+    assert written == [INITIAL, CONFIG]

@@ -6,7 +6,7 @@ import pytest
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.tunable import Choices, Range
 from lazygnn.tuning.space import Space
-from lazygnn.tuning.study import JOURNAL, Study, check_pruner, load_optuna, locked
+from lazygnn.tuning.study import JOURNAL, Study, check_pruner, load_optuna
 
 pytest.importorskip("optuna")
 SPACE: Space = {"lr": Range(1e-4, 0.1, log=True), "depth": Range(1, 4), "norm": Choices(("batch", "none"))}
@@ -85,17 +85,6 @@ def test_a_bad_trial_is_pruned_and_a_good_one_is_not(tmp_path: Path, pruner: str
         reach(0.5 + 0.001 * index)
     assert reach(0.9) == 9
     assert min(reach(0.1) for _ in range(4)) < 9
-
-
-def test_a_folder_has_one_user_at_a_time(tmp_path: Path) -> None:
-    with (
-        locked(tmp_path),
-        pytest.raises(ConfigError, match=r"another process searches in `.*`; wait for it, or choose"),
-        locked(tmp_path),
-    ):
-        pass
-    with locked(tmp_path):
-        pass
 
 
 def test_a_corrupt_journal_is_a_checkpoint_error(tmp_path: Path) -> None:

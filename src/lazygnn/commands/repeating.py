@@ -6,7 +6,7 @@ from typing import Any
 
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
-from lazygnn.commands.training import resume, train, unused_folder
+from lazygnn.commands.training import new_folder, resume, train
 from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError
@@ -14,6 +14,7 @@ from lazygnn.files import discard
 from lazygnn.graph import Graph
 from lazygnn.methods import read_config
 from lazygnn.run.folder import SEEDS
+from lazygnn.run.lock import locked
 from lazygnn.run.saving import Interrupted
 from lazygnn.run.seeds import SeedRuns, summarize
 
@@ -47,14 +48,17 @@ def train_seeds(
     choose_device(config.device)
     graph = load_graph(config.dataset, config.root) if graph is None else graph
     config = with_absolute_paths(config)
-    seeds = SeedRuns.create(out if out is not None else unused_folder(config, "seeds"), config, num_seeds)
-    try:
-        return _train_rest(seeds, lambda: graph, device=None, root=None, quiet=quiet, tell=tell)
-    except BaseException:
-        # nothing has been trained yet, and the folder would be refused by a second attempt
-        if seeds.started(config.seed) is None:
-            discard(seeds.path)
-        raise
+    path = new_folder(config, "seeds") if out is None else out
+    SeedRuns.check_new(path)
+    with locked(path):
+        seeds = SeedRuns.create(path, config, num_seeds)
+        try:
+            return _train_rest(seeds, lambda: graph, device=None, root=None, quiet=quiet, tell=tell)
+        except BaseException:
+            # nothing has been trained yet, and the folder would be refused by a second attempt
+            if seeds.started(config.seed) is None:
+                discard(seeds.path)
+            raise
 
 
 def resume_seeds(
@@ -78,7 +82,8 @@ def resume_seeds(
         raise CheckpointError(f"`{path}` has no `{SEEDS}`; give a folder that `train --seeds` wrote")
     seeds = SeedRuns(path)
     config = seeds.config(seeds.seeds()[0], read_config)
-    return _train_rest(seeds, lambda: reload_graph(config, root), device=device, root=root, quiet=quiet, tell=tell)
+    with locked(path):
+        return _train_rest(seeds, lambda: reload_graph(config, root), device=device, root=root, quiet=quiet, tell=tell)
 
 
 def _train_rest(

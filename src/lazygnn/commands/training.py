@@ -15,14 +15,17 @@ from lazygnn.commands.result import make_result
 from lazygnn.config import Config, check_options
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError
+from lazygnn.files import discard
 from lazygnn.graph import Graph
 from lazygnn.methods import build, read_config
 from lazygnn.model import Model
 from lazygnn.models import Standardized
 from lazygnn.partitioning import default_cache
 from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.claim import check_unused, claim_folder
 from lazygnn.run.curves import plot_curves
 from lazygnn.run.folder import CHECKPOINTS, CURVES, HISTORIES, Run
+from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Saver
 from lazygnn.run.trend import still_rising
@@ -57,16 +60,18 @@ def train(
     graph = load_graph(config.dataset, config.root) if graph is None else graph
     config = with_absolute_paths(config)
     weights = None if init_from is None else Run.open(init_from).load_weights()
-    run = Run.create(out if out is not None else unused_folder(config, str(config.seed)), config)
-    try:
-        if weights is not None:
-            run.save_initial(weights)
-        trainer = _make_trainer(run, config, graph, device)
-    except BaseException:
-        # nothing has been trained yet, and the folder would be refused by a second attempt
-        shutil.rmtree(run.path)
-        raise
-    return _fit(run, config, trainer, quiet=quiet)
+    path = new_folder(config, str(config.seed)) if out is None else out
+    check_unused(path)
+    with locked(path):
+        # another process may have come first, so this checks again
+        run = Run.create(path, config, weights)
+        try:
+            trainer = _make_trainer(run, config, graph, device)
+        except BaseException:
+            # nothing has been trained yet, and the folder would be refused by a second attempt
+            discard(run.path)
+            raise
+        return _fit(run, config, trainer, quiet=quiet)
 
 
 def resume(
@@ -90,7 +95,14 @@ def resume(
         quiet: Shows no progress.
     """
     run = Run.open(path)
-    config = run.config(read_config)
+    if epochs is None and run.has_ended():
+        return _left_unchanged(run)
+    with locked(path):
+        return _resume(run, epochs, device, root, quiet=quiet)
+
+
+def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, *, quiet: bool) -> dict[str, Any]:
+    config, path = run.config(read_config), run.path
     if epochs is not None and epochs != config.trainer.epochs:
         config = extended(config, epochs, path)
         if CheckpointFolder(path / CHECKPOINTS).load_latest() is None:
@@ -99,8 +111,7 @@ def resume(
             )
         run.change_config(config)
     if run.has_ended():
-        logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", path)
-        return run.result() | {"run": str(path)}
+        return _left_unchanged(run)
     checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
     graph = reload_graph(config, root)
     trainer = _make_trainer(run, config, graph, choose_device(device if device is not None else config.device))
@@ -110,6 +121,11 @@ def resume(
         logger.warning("run `%s` has no checkpoint yet and starts over; see the option `checkpoint_minutes`", path)
     run.log.rewind(trainer.epoch)
     return _fit(run, config, trainer, quiet=quiet)
+
+
+def _left_unchanged(run: Run) -> dict[str, Any]:
+    logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", run.path)
+    return run.result() | {"run": str(run.path)}
 
 
 def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Trainer:
@@ -199,7 +215,7 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
     fit = trainer.finish()
     run.save_weights(trainer.model.state_dict())
     log = run.log.read()
-    plot_curves({config.method: log}, run.path / CURVES)
+    _draw(run, config, log)
     if (rise := still_rising(log, config.trainer.epochs, metric)) is not None:
         logger.warning(
             f"validation was still {'rising' if rise[0] < rise[1] else 'falling'} when training ended: "
@@ -222,8 +238,14 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
     return result
 
 
-def unused_folder(config: Config, ending: str) -> Path:
-    """Returns `runs/<dataset>-<method>-<ending>`, with a number if that exists."""
-    base = Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{ending}"
-    numbered = (base.with_name(f"{base.name}-{number}") for number in range(2, 10_000))
-    return next(path for path in (base, *numbered) if not path.exists())
+def _draw(run: Run, config: Config, log: list[dict[str, Any]]) -> None:
+    try:
+        plot_curves({config.method: log}, run.path / CURVES)
+    except Exception as error:
+        # the result is worth more than its picture
+        logger.warning("cannot draw `%s`: %s", run.path / CURVES, error)
+
+
+def new_folder(config: Config, ending: str) -> Path:
+    """Creates `runs/<dataset>-<method>-<ending>`, with a number if that exists."""
+    return claim_folder(Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{ending}")

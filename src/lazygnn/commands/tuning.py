@@ -11,16 +11,18 @@ from typing import Any
 
 from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import with_absolute_paths
-from lazygnn.commands.training import unused_folder
-from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.commands.training import new_folder
+from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.files import write_file
 from lazygnn.graph import Graph
+from lazygnn.run.claim import check_unused, make_folder
 from lazygnn.run.folder import RESULT, read_json
+from lazygnn.run.lock import locked
 from lazygnn.run.saving import Interrupted
 from lazygnn.task import ERRORS
 from lazygnn.training.metrics import find_metric
 from lazygnn.tuning.space import find_space, nearest_values, read_space, write_space
-from lazygnn.tuning.study import Asked, Study, Tried, check_pruner, load_optuna, locked
+from lazygnn.tuning.study import Asked, Study, Tried, check_pruner, load_optuna
 from lazygnn.tuning.trial import Subject
 from lazygnn.tuning.workers import run_here, run_in_workers
 
@@ -74,15 +76,17 @@ def tune(
     find_metric(default.trainer.metric, graph.task)
     subject = Subject(method, default.dataset, seed, subject.device, default.root, dict(values))
     found = find_space(space, method, values, default)
-    folder = out if out is not None else unused_folder(default, "tune")
+    folder = out if out is not None else new_folder(default, "tune")
+    _check_new(folder)
     content = {
         "subject": {**vars(subject), "fixed": dict(values)},
         "space": write_space(found),
         "pruner": pruner,
         "trials": trials,
     }
-    _create(folder, content)
-    return _search(folder, subject, graph, trials=trials, timeout=timeout, jobs=jobs, tell=tell)
+    with locked(folder):
+        _create(folder, content)
+        return _search(folder, subject, graph, trials=trials, timeout=timeout, jobs=jobs, tell=tell)
 
 
 def resume_tuning(
@@ -107,7 +111,8 @@ def resume_tuning(
     _check_limits(trials, timeout, jobs)
     subject = Subject(**content["subject"])
     choose_device(subject.device)
-    return _search(path, subject, subject.load(), trials=trials, timeout=timeout, jobs=jobs, tell=tell)
+    with locked(path):
+        return _search(path, subject, subject.load(), trials=trials, timeout=timeout, jobs=jobs, tell=tell)
 
 
 def _search(
@@ -117,39 +122,38 @@ def _search(
     space = read_space(content["space"], str(folder / STUDY))
     default = subject.config({}, graph)
     metric, _ = find_metric(default.trainer.metric, graph.task)
-    with locked(folder):
-        study = Study(
-            folder,
-            space,
-            seed=subject.seed,
-            pruner=content["pruner"],
-            epochs=default.trainer.epochs,
-            lower=metric in ERRORS,
-        )
-        # the best can then not be worse than the default
-        study.begin_with(nearest_values(space, default))
-        again = study.interrupted()
-        left = trials - len(study.tried()) - len(again)
+    study = Study(
+        folder,
+        space,
+        seed=subject.seed,
+        pruner=content["pruner"],
+        epochs=default.trainer.epochs,
+        lower=metric in ERRORS,
+    )
+    # the best can then not be worse than the default
+    study.begin_with(nearest_values(space, default))
+    again = study.interrupted()
+    left = trials - len(study.tried()) - len(again)
 
-        def following() -> Asked | None:
-            nonlocal left
-            if timeout is not None and time.monotonic() - started > timeout:
-                return None
-            if again:
-                return again.pop(0)
-            left -= 1
-            return study.ask() if left >= 0 else None
+    def following() -> Asked | None:
+        nonlocal left
+        if timeout is not None and time.monotonic() - started > timeout:
+            return None
+        if again:
+            return again.pop(0)
+        left -= 1
+        return study.ask() if left >= 0 else None
 
-        running = (
-            run_here(study, subject, graph, following) if jobs == 1 else run_in_workers(study, subject, jobs, following)
-        )
-        try:
-            for number in running:
-                ended = next(trial for trial in study.tried() if trial.number == number)
-                tell(_describe(ended, study.best()))
-        except KeyboardInterrupt:
-            raise Interrupted(signal.SIGINT, folder, "tune") from None
-        return _finish(folder, subject, study, metric)
+    running = (
+        run_here(study, subject, graph, following) if jobs == 1 else run_in_workers(study, subject, jobs, following)
+    )
+    try:
+        for number in running:
+            ended = next(trial for trial in study.tried() if trial.number == number)
+            tell(_describe(ended, study.best()))
+    except KeyboardInterrupt:
+        raise Interrupted(signal.SIGINT, folder, "tune") from None
+    return _finish(folder, subject, study, metric)
 
 
 def _finish(folder: Path, subject: Subject, study: Study, metric: str) -> dict[str, Any]:
@@ -189,16 +193,18 @@ def _toml(options: Mapping[str, Any], subject: Subject, metric: str, best: Tried
     return "\n".join([*head, *lines]) + "\n"
 
 
+def _check_new(folder: Path) -> None:
+    check_unused(folder, f"continue a search with `lazygnn tune --resume {folder}`, or choose another `--out`")
+
+
 def _create(folder: Path, content: dict[str, Any]) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigError(
-            f"`{folder}` exists and is not empty; continue a search with `lazygnn tune --resume {folder}`, or choose "
-            "another `--out`"
-        )
+    # another process may have come first
+    _check_new(folder)
     try:
+        make_folder(folder)
         write_file(folder / STUDY, (json.dumps(content, indent=2) + "\n").encode())
     except OSError as error:
-        raise ConfigError(f"cannot write the folder `{folder}`: {error}; choose another `--out`") from error
+        raise ConfigError(f"cannot write the folder `{folder}`: {reason(error)}; choose another `--out`") from error
 
 
 def _read(folder: Path) -> dict[str, Any]:

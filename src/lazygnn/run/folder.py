@@ -11,9 +11,10 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from lazygnn.config import Config
-from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.files import write_file
 from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.claim import check_unused, make_folder
 from lazygnn.run.log import RunLog
 
 logger = logging.getLogger(__name__)
@@ -34,14 +35,24 @@ class Run:
         self.log = RunLog(path / LOG)
 
     @staticmethod
-    def create(path: Path, config: Config) -> "Run":
-        """Creates a new run folder; refuses a folder that is not empty, so that nothing is lost."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ConfigError(f"`{path}` exists and is not empty; choose another `--out` or remove it")
+    def create(path: Path, config: Config, initial: dict[str, Tensor] | None = None) -> "Run":
+        """Creates a new run folder; refuses a folder that is not empty, so that nothing is lost.
+
+        Args:
+            path: The folder.
+            config: The configuration; the folder is a run as soon as it is written.
+            initial: Weights that training starts from, if they are not drawn.
+        """
+        check_unused(path)
         try:
+            make_folder(path)
+            if initial is not None:
+                write_file(path / INITIAL, _weights_file(initial))
             write_file(path / CONFIG, (config.record() + "\n").encode())
         except OSError as error:
-            raise ConfigError(f"cannot write the run folder `{path}`: {error}; choose another `--out`") from error
+            raise ConfigError(
+                f"cannot write the run folder `{path}`: {reason(error)}; choose another `--out`"
+            ) from error
         return Run(path)
 
     @staticmethod
@@ -80,11 +91,7 @@ class Run:
 
     def save_weights(self, weights: dict[str, Tensor]) -> None:
         """Writes the best weights."""
-        self._write_weights(WEIGHTS, weights)
-
-    def save_initial(self, weights: dict[str, Tensor]) -> None:
-        """Writes the weights that training starts from."""
-        self._write_weights(INITIAL, weights)
+        self._write(WEIGHTS, _weights_file(weights))
 
     def load_initial(self) -> dict[str, Tensor] | None:
         """Reads the weights that training starts from; `None` if they are drawn."""
@@ -152,12 +159,21 @@ class Run:
         except CheckpointError:
             return False
 
-    def _write_weights(self, name: str, weights: dict[str, Tensor]) -> None:
-        # `save_file` would make them readable for the owner only
-        write_file(self.path / name, save({name: value.contiguous().cpu() for name, value in weights.items()}))
-
     def _write_json(self, name: str, content: dict[str, Any]) -> None:
-        write_file(self.path / name, (json.dumps(content, indent=2) + "\n").encode())
+        self._write(name, (json.dumps(content, indent=2) + "\n").encode())
+
+    def _write(self, name: str, content: bytes) -> None:
+        # a folder that was removed is not made again without its configuration
+        if not (self.path / CONFIG).is_file():
+            raise CheckpointError(
+                f"cannot write `{self.path / name}`: the run folder has lost its `{CONFIG}`; train again from scratch"
+            )
+        write_file(self.path / name, content)
+
+
+def _weights_file(weights: dict[str, Tensor]) -> bytes:
+    # `save_file` would make them readable for the owner only
+    return save({name: value.contiguous().cpu() for name, value in weights.items()})
 
 
 def read_json(path: Path) -> dict[str, Any]:

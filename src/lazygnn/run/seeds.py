@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from lazygnn.config import Config
-from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.files import discard, write_file
+from lazygnn.run.claim import check_unused, make_folder
 from lazygnn.run.folder import CONFIG, RESULT, SEEDS, Run, read_json
 
 
@@ -21,17 +22,19 @@ class SeedRuns:
     @staticmethod
     def create(path: Path, config: Config, num_seeds: int) -> "SeedRuns":
         """Creates the folder for the seeds from that of `config` on; refuses a folder that is not empty."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise ConfigError(
-                f"`{path}` exists and is not empty; resume it with `lazygnn train --resume {path}`, "
-                "choose another `--out` or remove it"
-            )
+        SeedRuns.check_new(path)
         content = {"seeds": [config.seed + index for index in range(num_seeds)], "config": json.loads(config.record())}
         try:
+            make_folder(path)
             write_file(path / SEEDS, (json.dumps(content, indent=2) + "\n").encode())
         except OSError as error:
-            raise ConfigError(f"cannot write the folder `{path}`: {error}; choose another `--out`") from error
+            raise ConfigError(f"cannot write the folder `{path}`: {reason(error)}; choose another `--out`") from error
         return SeedRuns(path)
+
+    @staticmethod
+    def check_new(path: Path) -> None:
+        """Refuses a folder that is not empty, so that nothing is lost."""
+        check_unused(path, f"resume it with `lazygnn train --resume {path}`, choose another `--out` or remove it")
 
     @staticmethod
     def is_at(path: Path) -> bool:

@@ -1,8 +1,6 @@
 """The trials of a search in a journal file, by Optuna; a search that was killed continues with the same trials."""
 
-import fcntl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +11,7 @@ from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.tunable import Choices, Range
 from lazygnn.tuning.space import Space
 
-JOURNAL, LOCK = "journal.jsonl", "lock"
+JOURNAL = "journal.jsonl"
 PRUNERS = ("median", "hyperband", "none")
 
 Outcome = Literal["complete", "pruned", "failed"]
@@ -39,7 +37,7 @@ class Tried:
 
 
 class Study:
-    """The trials of one search. A single process uses it, as `locked` makes sure.
+    """The trials of one search. A single process uses it, which holds its folder.
 
     Args:
         folder: Where the journal is.
@@ -152,21 +150,8 @@ def load_optuna() -> ModuleType:
     return module
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Holds the folder of a search for this process; the lock ends with the process, however that ends."""
-    with (folder / LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ConfigError(
-                f"another process searches in `{folder}`; wait for it, or choose another `--out`"
-            ) from None
-        yield
-
-
 class _NoLock:
-    """A lock for the journal, whose folder is `locked` already."""
+    """A lock for the journal, whose folder one process holds already."""
 
     def acquire(self) -> bool:
         return True
