@@ -61,6 +61,55 @@ def test_a_failed_rewind_leaves_the_log(log: RunLog, monkeypatch: pytest.MonkeyP
     assert list(log.path.parent.iterdir()) == [log.path]
 
 
+def test_a_log_that_is_cut_anywhere_is_exact_after_a_resume(log: RunLog) -> None:
+    for epoch in (1, 2, 3):
+        log.append(report(epoch))
+    whole = log.path.read_bytes()
+    ends = [position + 1 for position, byte in enumerate(whole) if byte == ord("\n")]
+    for length in range(len(whole) + 1):
+        log.path.write_bytes(whole[:length])
+        # a line is complete without the character that ends it
+        complete = sum(length >= end - 1 for end in ends)
+        assert [line["epoch"] for line in log.read()] == [1, 2, 3][:complete]
+        log.rewind(complete)
+        for epoch in range(complete + 1, 4):
+            log.append(report(epoch))
+        assert log.path.read_bytes() == whole
+
+
+def test_a_damaged_line_is_named_or_written_again(log: RunLog) -> None:
+    for epoch in range(1, 5):
+        log.append(report(epoch))
+    lines = log.path.read_bytes().splitlines(keepends=True)
+    damaged = b"".join([*lines[:2], b"\xff" + lines[2][1:], lines[3]])
+    for epoch in range(5):
+        log.path.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=r"line 3 of `.*log.jsonl` is not an epoch: .*; restore the file, or"):
+            log.read()
+        if epoch < 3:
+            log.rewind(epoch)
+            assert log.path.read_bytes() == b"".join(lines[:epoch])
+        else:
+            with pytest.raises(CheckpointError, match="line 3 of"):
+                log.rewind(epoch)
+            assert log.path.read_bytes() == damaged
+
+
+def test_lost_lines_are_a_warning(log: RunLog, caplog: pytest.LogCaptureFixture) -> None:
+    log.append(report(1))
+    log.rewind(3)
+    assert caplog.messages == [f"`{log.path}` has lost 2 of the first 3 epochs"]
+    assert [line["epoch"] for line in log.read()] == [1]
+
+
+def test_a_link_is_not_followed(log: RunLog, tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    log.path.symlink_to(tmp_path / "kept")
+    with pytest.raises(OSError, match=r"'.*log.jsonl'"):
+        log.append(report(1))
+    assert (tmp_path / "kept").read_text() == "kept"
+
+
 @pytest.mark.parametrize("content", [b"[]\n", b"{}\n", b"3\n", b"\xff\xfe\n"])
 def test_a_file_that_is_not_a_log_is_a_checkpoint_error(log: RunLog, content: bytes) -> None:
     log.path.write_bytes(content)

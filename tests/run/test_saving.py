@@ -14,6 +14,7 @@ import torch
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError
 from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.log import RunLog
 from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.training import Trainer
 
@@ -86,6 +87,23 @@ def test_a_checkpoint_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog
     saves(Saver(folder, TrainerOptions(checkpoint_every=1)), range(1, 3))
     assert folder.saved == [1, 2]
     assert caplog.messages == ["no checkpoint was written: the disk is full"] * 2
+
+
+def test_the_log_is_on_the_disk_before_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(RunLog, "sync", lambda _: order.append("log"))
+    monkeypatch.setattr(CheckpointFolder, "save", lambda *_: order.append("checkpoint"))
+    Saver(CheckpointFolder(tmp_path), TrainerOptions(checkpoint_every=1), RunLog(tmp_path / "log"))(trainer(1))
+    assert order == ["log", "checkpoint"]
+
+
+@pytest.mark.usefixtures("restored_handlers")
+def test_a_run_that_cannot_be_saved_after_a_signal_does_not_say_that_it_is(tmp_path: Path) -> None:
+    saver = Saver(Recorder(tmp_path, CheckpointError("the disk is full")), TrainerOptions())
+    with saver.handling_signals():
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(CheckpointError, match="the disk is full"):
+            saver(trainer(1))
 
 
 @pytest.mark.usefixtures("restored_handlers")

@@ -186,7 +186,7 @@ def _target_scale(model: Model) -> dict[str, list[float]]:
 
 
 def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str, Any]:
-    saver = Saver(CheckpointFolder(run.path / CHECKPOINTS), config.trainer)
+    saver = Saver(CheckpointFolder(run.path / CHECKPOINTS), config.trainer, run.log)
     trainer.on_batch = saver
     metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
     showing = EpochProgress(config.method, config.trainer.epochs, metric=metric, quiet=quiet)

@@ -11,6 +11,7 @@ from types import FrameType
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError
 from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.log import RunLog
 from lazygnn.training.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -26,10 +27,16 @@ class Interrupted(Exception):
 
 
 class Saver:
-    """A callback for every batch: writes a checkpoint if one is due and stops the training after a signal."""
+    """A callback for every batch: writes a checkpoint if one is due and stops the training after a signal.
 
-    def __init__(self, folder: CheckpointFolder, options: TrainerOptions) -> None:
-        self.folder, self.options = folder, options
+    Args:
+        folder: Where checkpoints are saved.
+        options: When they are saved.
+        log: Flushed to the disk before every checkpoint.
+    """
+
+    def __init__(self, folder: CheckpointFolder, options: TrainerOptions, log: RunLog | None = None) -> None:
+        self.folder, self.options, self.log = folder, options, log
         self.signum: int | None = None
         self._saved_at = time.monotonic()
 
@@ -46,6 +53,8 @@ class Saver:
     def save(self, trainer: Trainer) -> None:
         """Writes a checkpoint; a failure such as a full disk is a warning, since training itself can continue.
 
+        After a signal it is an error: the run ends, and what was trained since the last checkpoint is lost.
+
         Weights that are not finite are not written: the checkpoint before them can be resumed with other options.
         """
         tensors, state = trainer.checkpoint()
@@ -53,8 +62,12 @@ class Saver:
             logger.warning("no checkpoint was written: a weight is not finite")
             return
         try:
+            if self.log is not None:
+                self.log.sync()
             self.folder.save(trainer.num_batches, tensors, state)
-        except CheckpointError as error:
+        except (CheckpointError, OSError) as error:
+            if self.signum is not None:
+                raise
             logger.warning("no checkpoint was written: %s", error)
         self._saved_at = time.monotonic()
 
