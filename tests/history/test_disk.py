@@ -1,5 +1,7 @@
 """Rows in mapped files."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -14,7 +16,7 @@ def open_disk(folder: Path, num_nodes: int = 1000, dtype: torch.dtype = torch.fl
     return open_history(num_nodes, 16, Drift(), tier="disk", dtype=dtype, folder=folder, name="features")
 
 
-def test_files_are_as_long_as_the_rows_and_sparse_before_they_are_written(tmp_path: Path) -> None:
+def test_files_are_as_long_as_the_rows_and_have_their_space_before_they_are_written(tmp_path: Path) -> None:
     history = open_disk(tmp_path / "new" / "folder", 1_000_000, torch.int8)
     files = {path.name: path.stat() for path in (tmp_path / "new" / "folder").iterdir()}
     assert {name: stat.st_size for name, stat in files.items()} == {
@@ -24,7 +26,7 @@ def test_files_are_as_long_as_the_rows_and_sparse_before_they_are_written(tmp_pa
         "features.inputs.scale": 4_000_000,
     }
     assert history.num_bytes == 40_000_000
-    assert sum(512 * stat.st_blocks for stat in files.values()) < 1_000_000
+    assert sum(512 * stat.st_blocks for stat in files.values()) >= 40_000_000
 
 
 def test_rows_are_in_the_file(tmp_path: Path) -> None:
@@ -60,11 +62,31 @@ def test_a_full_disk_is_reported_before_anything_is_created(tmp_path: Path, monk
     assert list(tmp_path.iterdir()) == []
 
 
-def test_space_promised_to_one_file_is_not_promised_to_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    free_bytes(monkeypatch, 100_000)
-    with pytest.raises(HistoryFileError, match=r"features\.inputs\.rows` needs 64000 bytes, but 36000 are free"):
+def test_a_disk_that_fills_between_two_files_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the space of a file, a write to it would kill the process."""
+    reserve, left = os.posix_fallocate, 100_000
+
+    def fill(file: int, offset: int, length: int) -> None:
+        nonlocal left
+        left -= length
+        if left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        reserve(file, offset, length)
+
+    monkeypatch.setattr(os, "posix_fallocate", fill)
+    message = r"cannot create `.*features\.inputs\.rows` of 64000 bytes: No space left on device; choose another"
+    with pytest.raises(HistoryFileError, match=message):
         open_disk(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["features.values.rows"]
+    left = 100_000
     open_history(1000, 16, Mix(0.5), tier="disk", folder=tmp_path, name="features")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "features.values.rows").symlink_to(tmp_path / "kept")
+    open_disk(tmp_path).push(torch.tensor([2]), torch.ones(1, 16), torch.ones(1, 16))
+    assert (tmp_path / "kept").read_text() == "kept"
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

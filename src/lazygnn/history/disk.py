@@ -1,15 +1,17 @@
 """Rows in memory-mapped files, for histories larger than host memory.
 
-The files are sparse and grow as rows are written, so free disk space is checked when they are created.
+The space of a file is reserved when it is created: a disk that fills later would kill the process at a write.
 """
 
 import math
+import os
 import shutil
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from lazygnn.errors import reason
 from lazygnn.history.codec import Layout, Parts
 from lazygnn.inference import Allocate
 
@@ -29,7 +31,7 @@ def map_files(layout: Layout, folder: Path, name: str) -> Parts:
             raise
         except (OSError, RuntimeError) as error:
             raise HistoryFileError(
-                f"cannot create `{path}` of {num_bytes} bytes: {error}; choose another folder"
+                f"cannot create `{path}` of {num_bytes} bytes: {_reason(error)}; choose another folder"
             ) from error
     return parts
 
@@ -48,18 +50,21 @@ def _map_file(path: Path, shape: tuple[int, ...], dtype: torch.dtype, num_bytes:
     path.parent.mkdir(parents=True, exist_ok=True)
     # removed, not overwritten: another process may still read the old file
     path.unlink(missing_ok=True)
-    free = shutil.disk_usage(path.parent).free - _promised(path.parent)
+    free = shutil.disk_usage(path.parent).free
     if num_bytes > free:
         raise HistoryFileError(
-            f"`{path}` needs {num_bytes} bytes, but {max(free, 0)} are free; "
+            f"`{path}` needs {num_bytes} bytes, but {free} are free; "
             "choose another folder, or fewer bits with `dtype=torch.bfloat16` or `torch.int8`"
         )
-    with path.open("wb") as file:
-        file.truncate(num_bytes)
-    return torch.from_file(str(path), shared=True, size=math.prod(shape), dtype=dtype).view(shape)
+    try:
+        with path.open("xb") as file:
+            if num_bytes > 0:
+                os.posix_fallocate(file.fileno(), 0, num_bytes)
+        return torch.from_file(str(path), shared=True, size=math.prod(shape), dtype=dtype).view(shape)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
-def _promised(folder: Path) -> int:
-    """Returns the bytes that the sparse files of this folder may still need."""
-    stats = [path.stat() for path in folder.iterdir() if path.is_file()]
-    return sum(max(0, stat.st_size - 512 * stat.st_blocks) for stat in stats)
+def _reason(error: OSError | RuntimeError) -> str:
+    return reason(error) if isinstance(error, OSError) else str(error)
