@@ -256,7 +256,9 @@ def test_a_run_whose_folder_is_removed_ends_and_does_not_make_it_again(
             shutil.rmtree(self.path.parent)
 
     monkeypatch.setattr(RunLog, "append", remove_after)
-    with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*log.jsonl'"):
+    with pytest.raises(
+        CheckpointError, match=r"cannot write `.*log.jsonl`: No such file or directory; the folder is gone; train again"
+    ):
         commands.train(in_parts, tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 

@@ -1,12 +1,14 @@
 import errno
 import json
 import os
+import random
 import shutil
 import stat
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
@@ -192,3 +194,27 @@ def test_initial_weights_are_there_before_the_folder_is_a_run(
     monkeypatch.setattr("lazygnn.run.folder.write_file", lambda path, _: written.append(path.name))
     Run.create(tmp_path / "run", config, {"a": torch.ones(2)})
     assert written == [INITIAL, CONFIG]
+
+
+def test_a_flip_of_any_bit_of_the_weights_is_found(run: Run) -> None:
+    weights = {"a": torch.randn(3, 2), "b": torch.arange(4)}
+    run.save_weights(weights)
+    run.save_result({"val": 0.5})
+    content, draw, found = (run.path / WEIGHTS).read_bytes(), random.Random(0), 0
+    for position in range(len(content)):
+        flipped = bytearray(content)
+        flipped[position] ^= 1 << draw.randrange(8)
+        (run.path / WEIGHTS).write_bytes(flipped)
+        try:
+            loaded = run.load_weights()
+            # the name of the digest, or a space, may change without an effect
+            assert all(torch.equal(loaded[name], value) for name, value in weights.items())
+            assert loaded.keys() == weights.keys()
+        except CheckpointError:
+            found += 1
+    assert found > 0.9 * len(content)
+
+
+def test_weights_of_earlier_versions_have_no_digest(run: Run) -> None:
+    save_file({"a": torch.ones(2)}, run.path / WEIGHTS)
+    assert run.load_weights()["a"].tolist() == [1.0, 1.0]

@@ -3,6 +3,8 @@
 import logging
 import shutil
 import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result
 from lazygnn.config import Config, check_options
 from lazygnn.data import load_graph
-from lazygnn.errors import CheckpointError, ConfigError, DivergenceError
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, reason
 from lazygnn.files import discard
 from lazygnn.graph import Graph
 from lazygnn.methods import build, read_config
@@ -24,7 +26,7 @@ from lazygnn.partitioning import default_cache
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.claim import check_unused, claim_folder
 from lazygnn.run.curves import plot_curves
-from lazygnn.run.folder import CHECKPOINTS, CURVES, HISTORIES, Run
+from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, HISTORIES, Run
 from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Saver
@@ -71,7 +73,8 @@ def train(
             # nothing has been trained yet, and the folder would be refused by a second attempt
             discard(run.path)
             raise
-        return _fit(run, config, trainer, quiet=quiet)
+        with _telling_how_to_go_on(run):
+            return _fit(run, config, trainer, quiet=quiet)
 
 
 def resume(
@@ -119,8 +122,19 @@ def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, 
         trainer.restore(checkpoint.tensors, checkpoint.state)
     else:
         logger.warning("run `%s` has no checkpoint yet and starts over; see the option `checkpoint_minutes`", path)
-    run.log.rewind(trainer.epoch)
-    return _fit(run, config, trainer, quiet=quiet)
+    with _telling_how_to_go_on(run):
+        run.log.rewind(trainer.epoch)
+        return _fit(run, config, trainer, quiet=quiet)
+
+
+@contextmanager
+def _telling_how_to_go_on(run: Run) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        there = (run.path / CONFIG).is_file()
+        remedy = f"mend that, then `lazygnn train --resume {run.path}`" if there else "the folder is gone; train again"
+        raise CheckpointError(f"cannot write `{error.filename or run.path}`: {reason(error)}; {remedy}") from error
 
 
 def _left_unchanged(run: Run) -> dict[str, Any]:

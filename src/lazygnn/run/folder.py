@@ -1,5 +1,6 @@
 """The run folder: the resolved configuration, the best weights and the result; where log and checkpoints are."""
 
+import hashlib
 import json
 import logging
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from lazygnn.config import Config
@@ -23,6 +24,8 @@ CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safeten
 CHECKPOINTS, HISTORIES, CHOSEN, REPORT = "checkpoints", "histories", "chosen.json", "report.json"
 # weights that training starts from, if they are not drawn
 INITIAL = "initial.safetensors"
+# in the metadata of a file of weights
+_DIGEST = "sha256"
 # in a folder of several runs
 SEEDS = "seeds.json"
 
@@ -97,7 +100,7 @@ class Run:
         """Reads the weights that training starts from; `None` if they are drawn."""
         path = self.path / INITIAL
         try:
-            return load_file(path) if path.is_file() else None
+            return _read_weights(path) if path.is_file() else None
         except (OSError, SafetensorError, ValueError) as error:
             raise CheckpointError(f"cannot read `{path}`: {error}; restore it from a backup") from error
 
@@ -111,7 +114,7 @@ class Run:
                 f"resume it with `lazygnn train --resume {self.path}`"
             )
         try:
-            return load_file(self.path / WEIGHTS)
+            return _read_weights(self.path / WEIGHTS)
         except (OSError, SafetensorError, ValueError) as error:
             raise CheckpointError(
                 f"cannot read `{self.path / WEIGHTS}`: {error}; restore it with `lazygnn train --resume {self.path}`"
@@ -173,7 +176,23 @@ class Run:
 
 def _weights_file(weights: dict[str, Tensor]) -> bytes:
     # `save_file` would make them readable for the owner only
-    return save({name: value.contiguous().cpu() for name, value in weights.items()})
+    dense = {name: value.contiguous().cpu() for name, value in weights.items()}
+    return save(dense, {_DIGEST: _digest(dense)})
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    """Reads weights and checks their digest; files of earlier versions have none."""
+    content = path.read_bytes()
+    weights = load(content)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    if header.get("__metadata__", {}).get(_DIGEST, digest := _digest(weights)) != digest:
+        raise ValueError("its digest does not match its content")
+    return weights
+
+
+def _digest(weights: dict[str, Tensor]) -> str:
+    # the file of the same weights is always the same
+    return hashlib.sha256(save(weights)).hexdigest()
 
 
 def read_json(path: Path) -> dict[str, Any]:
