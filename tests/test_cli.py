@@ -185,7 +185,7 @@ def test_a_missing_split_is_null(lazygnn: Command, tmp_path: Path, block_arrays:
 def test_a_run_folder_holds_all_of_a_run(lazygnn: Command, dataset: Path, tmp_path: Path) -> None:
     lazygnn("train", "lazygnn", dataset, *QUICK, "--out", "run")
     run = tmp_path / "run"
-    names = {"config.json", "chosen.json", "log.jsonl", "best.safetensors", "curves.png", "result.json"}
+    names = {"config.json", "chosen.json", "inputs.json", "log.jsonl", "best.safetensors", "curves.png", "result.json"}
     assert names <= {path.name for path in run.iterdir()}
     config = json.loads((run / "config.json").read_text())
     assert (config["method"], config["trainer"]["epochs"], config["model"]["hidden_channels"]) == ("lazygnn", 2, 4)

@@ -263,6 +263,16 @@ def test_a_run_whose_folder_is_removed_ends_and_does_not_make_it_again(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_graph_that_was_replaced_is_not_trained_on(
+    in_parts: Config, dataset: Path, tmp_path: Path, block_arrays: Arrays
+) -> None:
+    commands.train(in_parts, tmp_path / "run", quiet=True)
+    (tmp_path / "run" / RESULT).unlink()
+    np.savez(dataset, **block_arrays | {"x": block_arrays["x"] + 1})
+    with pytest.raises(CheckpointError, match="has other content than when run"):
+        commands.resume(tmp_path / "run", quiet=True)
+
+
 def test_resuming_skips_a_corrupt_checkpoint(in_parts: Config, tmp_path: Path) -> None:
     straight = commands.train(in_parts, tmp_path / "run", quiet=True)
     newest = max((tmp_path / "run" / CHECKPOINTS).glob("*.safetensors"))

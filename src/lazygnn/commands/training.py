@@ -27,6 +27,7 @@ from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.claim import check_unused, claim_folder
 from lazygnn.run.curves import plot_curves
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, HISTORIES, Run
+from lazygnn.run.inputs import check_inputs
 from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Saver
@@ -68,6 +69,7 @@ def train(
         # another process may have come first, so this checks again
         run = Run.create(path, config, weights)
         try:
+            check_inputs(run, graph, device)
             trainer = _make_trainer(run, config, graph, device)
         except BaseException:
             # nothing has been trained yet, and the folder would be refused by a second attempt
@@ -117,7 +119,9 @@ def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, 
         return _left_unchanged(run)
     checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
     graph = reload_graph(config, root)
-    trainer = _make_trainer(run, config, graph, choose_device(device if device is not None else config.device))
+    chosen = choose_device(device if device is not None else config.device)
+    check_inputs(run, graph, chosen)
+    trainer = _make_trainer(run, config, graph, chosen)
     if checkpoint is not None:
         trainer.restore(checkpoint.tensors, checkpoint.state)
     else:

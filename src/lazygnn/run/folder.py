@@ -24,6 +24,8 @@ CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safeten
 CHECKPOINTS, HISTORIES, CHOSEN, REPORT = "checkpoints", "histories", "chosen.json", "report.json"
 # weights that training starts from, if they are not drawn
 INITIAL = "initial.safetensors"
+# the graph and the threads that training was started with
+INPUTS = "inputs.json"
 # in the metadata of a file of weights
 _DIGEST = "sha256"
 # in a folder of several runs
@@ -85,6 +87,14 @@ class Run:
     def chosen(self) -> dict[str, Any]:
         """Reads the values that were chosen for options left open; empty before the model is built."""
         return read_json(self.path / CHOSEN) if (self.path / CHOSEN).is_file() else {}
+
+    def save_inputs(self, values: dict[str, Any]) -> None:
+        """Writes what the run was started on."""
+        self._write_json(INPUTS, values)
+
+    def inputs(self) -> dict[str, Any]:
+        """Reads what the run was started on; empty before its start, and for runs of earlier versions."""
+        return read_json(self.path / INPUTS) if (self.path / INPUTS).is_file() else {}
 
     def change_config(self, config: Config) -> None:
         """Replaces the configuration of a run that is to be trained longer; its result is not valid any more."""

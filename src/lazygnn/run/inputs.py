@@ -1,0 +1,76 @@
+"""What a run was started on: the content of its graph and the number of threads, which a resume must find again."""
+
+import hashlib
+import json
+import logging
+
+import torch
+from torch import Tensor
+
+from lazygnn.errors import CheckpointError
+from lazygnn.graph import Graph
+from lazygnn.ops import Csr
+from lazygnn.run.folder import Run
+
+logger = logging.getLogger(__name__)
+
+# an array with more bytes is read in this many pieces, evenly spread
+_MOST_BYTES, _PIECES, _PIECE = 2**30, 1024, 2**20
+
+
+def check_inputs(run: Run, graph: Graph, device: torch.device) -> None:
+    """Records graph and threads in a run that has no record; otherwise refuses another graph.
+
+    Another number of threads on a CPU is a warning: sums may differ in their last digits.
+
+    Args:
+        run: The run.
+        graph: The graph as it was loaded.
+        device: The compute device.
+    """
+    found = {"graph": fingerprint(graph), "threads": torch.get_num_threads()}
+    known = run.inputs()
+    if not known:
+        run.save_inputs(found)
+        return
+    if known.get("graph") != found["graph"]:
+        raise CheckpointError(
+            f"graph `{graph.name}` has other content than when run `{run.path}` was started; restore it, give its "
+            f"folder with `--root`, or start a new run with `lazygnn train --init-from {run.path}`"
+        )
+    if device.type == "cpu" and known.get("threads") != found["threads"]:
+        logger.warning(
+            "run `%s` was started with %s threads and goes on with %d, so its last digits may differ; "
+            "set OMP_NUM_THREADS=%s for the same",
+            run.path,
+            known.get("threads"),
+            found["threads"],
+            known.get("threads"),
+        )
+
+
+def fingerprint(graph: Graph) -> str:
+    """Returns a digest of edges, weights, features, labels and splits.
+
+    Arrays of more than 1 GiB are sampled, so that a large graph is not read as a whole.
+    """
+    arrays = {"rowptr": graph.adj.rowptr, "col": graph.adj.col, "value": graph.adj.value, "y": graph.y}
+    if isinstance(graph.x, Csr):
+        arrays |= {"x.rowptr": graph.x.rowptr, "x.col": graph.x.col, "x.value": graph.x.value}
+    else:
+        arrays["x"] = graph.x
+    arrays |= {f"{split}_mask": mask for split, mask in graph.masks.items()}
+    digest = hashlib.blake2b(json.dumps([graph.task.kind, graph.task.num_outputs]).encode(), digest_size=16)
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
+        for piece in _pieces(array):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(array: Tensor) -> list[memoryview]:
+    flat = array.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
+    if len(flat) <= _MOST_BYTES:
+        return [flat]
+    starts = torch.linspace(0, len(flat) - _PIECE, _PIECES, dtype=torch.float64).long().tolist()
+    return [flat[start : start + _PIECE] for start in starts]

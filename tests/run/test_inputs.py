@@ -1,0 +1,78 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.errors import CheckpointError
+from lazygnn.graph import Graph
+from lazygnn.methods import resolve
+from lazygnn.run import inputs
+from lazygnn.run.folder import INPUTS, Run
+from lazygnn.run.inputs import check_inputs, fingerprint
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run.create(tmp_path / "run", resolve("mlp", "block", {"epochs": 3}))
+
+
+def changed(graph: Graph, field: str) -> Graph:
+    """Changes one number of a graph."""
+    if field == "masks":
+        masks = {split: mask.clone() for split, mask in graph.masks.items()}
+        masks["val"][int(masks["val"].nonzero()[0])] = False
+        return replace(graph, masks=masks)
+    if field in ("col", "value"):
+        array = getattr(graph.adj, field).clone()
+        array[3] += 1
+        return replace(graph, adj=replace(graph.adj, **{field: array}))
+    array = getattr(graph, field).clone()
+    array[3] += 1
+    return replace(graph, **{field: array})
+
+
+@pytest.mark.parametrize("field", ["x", "y", "col", "value", "masks"])
+def test_one_changed_number_is_another_graph(block_graph: Graph, run: Run, field: str) -> None:
+    check_inputs(run, block_graph, CPU)
+    check_inputs(run, block_graph, CPU)
+    message = r"graph `block` has other content than when run `.*run` was started; restore it, give its folder with"
+    with pytest.raises(CheckpointError, match=message):
+        check_inputs(run, changed(block_graph, field), CPU)
+
+
+def test_another_number_of_threads_is_a_warning(
+    block_graph: Graph, run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_inputs(run, block_graph, CPU)
+    before = torch.get_num_threads()
+    monkeypatch.setattr(torch, "get_num_threads", lambda: before + 1)
+    check_inputs(run, block_graph, torch.device("cuda"))
+    assert caplog.messages == []
+    check_inputs(run, block_graph, CPU)
+    assert f"was started with {before} threads and goes on with {before + 1}" in caplog.text
+
+
+def test_a_run_of_an_earlier_version_has_no_record(block_graph: Graph, run: Run) -> None:
+    assert run.inputs() == {}
+    check_inputs(run, block_graph, CPU)
+    assert run.inputs()["graph"] == fingerprint(block_graph)
+    (run.path / INPUTS).write_text("[]")
+    with pytest.raises(CheckpointError, match="does not hold a JSON object"):
+        check_inputs(run, block_graph, CPU)
+
+
+def test_large_arrays_are_sampled_at_both_ends(block_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = fingerprint(block_graph)
+    for name, value in (("_MOST_BYTES", 100), ("_PIECES", 3), ("_PIECE", 16)):
+        monkeypatch.setattr(inputs, name, value)
+    sampled = fingerprint(block_graph)
+    assert sampled != whole
+    assert isinstance(block_graph.x, Tensor)
+    for row in (0, -1):
+        x = block_graph.x.clone()
+        x[row] += 1
+        assert fingerprint(replace(block_graph, x=x)) != sampled
