@@ -168,7 +168,7 @@ def test_a_recipe_without_tables_is_refused(install: Install) -> None:
 
 def test_an_unknown_name_is_compared_with_theirs_too(install: Install) -> None:
     install("theirs", "shallow")
-    with pytest.raises(ConfigError, match="unknown method `shalow`; did you mean `shallow`?"):
+    with pytest.raises(ConfigError, match=r"unknown method `shalow`; did you mean `shallow`\?"):
         find_method("shalow")
     with pytest.raises(ConfigError, match=r"choose one of: mlp, .*, shallow"):
         find_method("zzz")
