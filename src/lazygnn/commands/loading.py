@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.config import Config
 from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.graph import Graph, check_graph, without_warnings
 from lazygnn.methods import place_graph, read_config
 from lazygnn.model import Model
+from lazygnn.ops import choose_device
 from lazygnn.run.folder import Run
 from lazygnn.run.predictions import prediction_table
 from lazygnn.training import infer

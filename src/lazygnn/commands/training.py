@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result
 from lazygnn.config import Config, check_options
@@ -20,6 +19,7 @@ from lazygnn.graph import Graph
 from lazygnn.methods import build, read_config
 from lazygnn.model import Model
 from lazygnn.models import Standardized
+from lazygnn.ops import choose_device
 from lazygnn.partitioning import default_cache
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.curves import plot_curves

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.training import unused_folder
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.files import write_file
 from lazygnn.graph import Graph
+from lazygnn.ops import choose_device
 from lazygnn.run.folder import RESULT, read_json
 from lazygnn.run.saving import Interrupted
 from lazygnn.task import ERRORS
