@@ -86,6 +86,17 @@ class Graph:
             node_ids: An id for every node, [N]. If `edges` has the same type, it holds ids instead of indices.
             class_names: A name for every class.
             name: Appears in logs and results.
+
+        Examples:
+            Three nodes in a row; the last one has no label:
+
+            >>> import numpy as np
+            >>> from lazygnn import Graph
+            >>> edges = np.array([[0, 1], [1, 2]])
+            >>> train = np.array([True, True, False])
+            >>> graph = Graph.from_edges(edges, np.eye(3), np.array([0, 1, -1]), train_mask=train)
+            >>> graph.num_nodes, graph.num_edges, graph.task.num_outputs
+            (3, 2, 2)
         """
         features = check_features(x)
         num_nodes = len(features)

@@ -69,6 +69,17 @@ def load_run(path: Path | str, *, device: str = "auto", root: str | None = None)
         path: The run folder.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from lazygnn import commands, load_run, resolve
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> block_graph(300, 3, degree=6, in_channels=8, num_classes=3).save("mine.npz")
+        >>> config = resolve("mlp", "mine.npz", {"epochs": 2})
+        >>> result = commands.train(config, Path("runs/mine"), quiet=True)
+        >>> loaded = load_run("runs/mine")
+        >>> loaded.graph.num_nodes, loaded.config.trainer.epochs
+        (300, 2)
     """
     if not isinstance(path, str | Path):
         raise ConfigError(wrong_type("path", path, "give the path of a run folder"))

@@ -45,6 +45,14 @@ def build(
         device: The compute device; `auto` is a GPU if there is one.
         folder: For histories on disk.
         cache: Folder of partitions, read and written.
+
+    Examples:
+        >>> from lazygnn import build, resolve
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> built = build(resolve("gcn", "mine", {"num_layers": 2}, graph=graph), graph)
+        >>> type(built.model).__name__, len(built.loader)
+        ('GCN', 1)
     """
     if not isinstance(config, Config):
         raise ConfigError(wrong_type("config", config, "make one with `resolve(method, dataset)`"))

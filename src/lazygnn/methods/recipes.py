@@ -99,6 +99,16 @@ def resolve(
         graph: The graph to train on. If the method has no recipe for the data set, its defaults follow from the graph.
         use_recipe: Whether to take the recipe for the data set, if there is one.
         run: `seed`, `device` and `root`.
+
+    Examples:
+        >>> from lazygnn import resolve
+        >>> config = resolve("lazygnn", "cora", {"epochs": 50}, seed=1)
+        >>> config.trainer.epochs, config.seed
+        (50, 1)
+        >>> resolve("lazygnn", "cora", {"epoch": 50})
+        Traceback (most recent call last):
+            ...
+        lazygnn.errors.ConfigError: unknown option `epoch`; did you mean `epochs`?
     """
     options = find_method(method).options
     if not isinstance(dataset, str | Path):

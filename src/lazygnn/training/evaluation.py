@@ -17,6 +17,14 @@ def infer(model: nn.Module, graph: Graph, *, score: Callable[[Tensor], float] | 
 
     A module of your own gets the whole graph as one batch. With a `score`, the model first chooses what is chosen on
     validation.
+
+    Examples:
+        >>> from lazygnn import LazyGNN, infer
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> outputs = infer(LazyGNN(8, 16, 3, num_nodes=300), graph)
+        >>> outputs.shape, outputs.requires_grad
+        (torch.Size([300, 3]), False)
     """
     check_graph(graph)
     model = as_model(model)
@@ -44,6 +52,14 @@ def evaluate(model: nn.Module, graph: Graph, metric: str = "auto", *, select: bo
         graph: The graph, on any device.
         metric: A metric of the task; `auto` is its default.
         select: Whether the model chooses what is chosen on validation, as in training.
+
+    Examples:
+        >>> from lazygnn import LazyGNN, evaluate
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> scores = evaluate(LazyGNN(8, 16, 3, num_nodes=300), graph, "macro-f1")
+        >>> list(scores), 0 <= scores["val"] <= 1
+        (['train', 'val', 'test'], True)
     """
     check_graph(graph)
     name, function = find_metric(metric, graph.task)

@@ -84,6 +84,18 @@ class Trainer:
             then weighted, so that the loss of a step is the mean over training nodes.
         on_epoch: Called after every epoch.
         on_batch: Called after every batch, when the trainer may be saved; an exception ends the training.
+
+    Examples:
+        >>> import torch
+        >>> from lazygnn import Trainer, build, resolve
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> config = resolve("lazygnn", "mine", {"epochs": 30}, graph=graph)
+        >>> _ = torch.manual_seed(0)
+        >>> built = build(config, graph)
+        >>> result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
+        >>> result.epochs, result.scores["test"] > 0.5
+        (30, True)
     """
 
     def __init__(
