@@ -1,12 +1,12 @@
 import platform
 import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
 
 import lazygnn
-from lazygnn.run import environment
 from lazygnn.run.environment import describe_environment, find_commit
 
 
@@ -26,6 +26,14 @@ def test_versions_are_those_of_this_process() -> None:
     found = describe_environment()
     assert found["lazygnn"] == lazygnn.__version__
     assert (found["python"], found["torch"]) == (platform.python_version(), torch.__version__)
+
+
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert describe_environment()["lazygnn"] is None
 
 
 def test_a_checkout_has_a_commit_and_a_mark_for_changes(checkout: Path) -> None:
@@ -50,5 +58,5 @@ def test_without_git_there_is_no_commit(checkout: Path, monkeypatch: pytest.Monk
     def missing(*words: object, **options: object) -> None:
         raise FileNotFoundError("git")
 
-    monkeypatch.setattr(environment.subprocess, "run", missing)
+    monkeypatch.setattr(subprocess, "run", missing)
     assert find_commit(checkout) is None

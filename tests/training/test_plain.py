@@ -16,6 +16,7 @@ from lazygnn.models import GCN
 from lazygnn.ops import aggregate
 from lazygnn.training import Trainer, evaluate, infer
 from lazygnn.training.plain import PlainModel, as_model
+from tests.helpers import needs_cuda
 
 
 class Net(nn.Module):
@@ -152,3 +153,13 @@ def test_wrong_outputs_are_described(block_graph: Graph, outputs: object, messag
         infer(net, block_graph)
     with pytest.raises(ConfigError, match=message):
         Trainer(net, FullLoader(block_graph, 2), block_graph, TrainerOptions()).run()
+
+
+@needs_cuda
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+def test_a_module_on_a_gpu_takes_a_graph_from_anywhere(block_graph: Graph, place: str) -> None:
+    torch.manual_seed(0)
+    graph, net = block_graph.to(place), Net().to("cuda")
+    result = Trainer(net, FullLoader(graph, 2), graph, TrainerOptions(epochs=20, lr=0.05)).fit()
+    assert result.scores["test"] > 0.8
+    assert infer(net, graph).device.type == place

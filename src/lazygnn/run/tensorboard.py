@@ -35,7 +35,7 @@ class TensorBoardLog:
         from torch.utils.tensorboard import SummaryWriter
 
         shutil.rmtree(path, ignore_errors=True)
-        self._writer = SummaryWriter(str(path))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(path))
         for line in lines:
             self._write(line)
 
@@ -45,16 +45,16 @@ class TensorBoardLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._writer.close()  # type: ignore[no-untyped-call]
+        self._writer.close()
 
     def append(self, report: EpochReport) -> None:
         """Adds an epoch, which is on the disk afterwards."""
         self._write(asdict(report))
-        self._writer.flush()  # type: ignore[no-untyped-call]
+        self._writer.flush()
 
     def _write(self, line: Mapping[str, Any]) -> None:
         values = {name: line[name] for name in ("loss", "lr", "seconds") if name in line}
         for group in ("scores", "laziness"):
             values |= {f"{group}/{name}": value for name, value in (line.get(group) or {}).items()}
         for name, value in values.items():
-            self._writer.add_scalar(name, value, line["epoch"])  # type: ignore[no-untyped-call]
+            self._writer.add_scalar(name, value, line["epoch"])
