@@ -1,6 +1,7 @@
 """Helpers that many test modules share: `from tests.helpers import random_rows`."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -78,6 +79,15 @@ def assert_equal_up_to_rounding(out: Tensor, expected: Tensor, dtype: torch.dtyp
     assert out.dtype == dtype
     wide = torch.promote_types(dtype, torch.float32)
     torch.testing.assert_close(out.double(), expected, rtol=torch.finfo(dtype).eps, atol=16 * torch.finfo(wide).eps)
+
+
+def read_events(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Returns the steps and values of every tag in the event files of TensorBoard, repeated steps included."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder), purge_orphaned_data=False)
+    events.Reload()
+    return {tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
 def needs_cuda(test: Test) -> Test:

@@ -16,7 +16,7 @@ PATH = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
 FEATURES = np.arange(6.0).reshape(3, 2)
 LABELS = np.array([0, 1, 0])
 SILENCE = (
-    "to silence this, give both directions with equal weights, or call `logging.getLogger('lazygnn').setLevel('ERROR')`"
+    "to silence this, give both directions equal weights, or call `logging.getLogger('lazygnn').setLevel('ERROR')`"
 )
 FIRST, SECOND = np.array([True, False, False]), np.array([False, True, False])
 
@@ -75,11 +75,13 @@ def test_self_loops_are_added_only_where_missing() -> None:
     assert len(graph.adj.col) == 5
 
 
-def test_a_directed_graph_is_made_symmetric_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directed_graph_is_made_symmetric_without_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     edges = random_edges(0)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO, logger="lazygnn"):
         graph = Graph.from_edges(edges, ones(12))
-    assert [record.message for record in caplog.records] == [f"made 19 of 22 edges undirected; {SILENCE}"]
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "made 19 of 22 edges undirected")
+    ]
     torch.testing.assert_close(dense_adj(graph), dense_normalized(edges, 12), rtol=0, atol=1e-7)
     assert torch.equal(graph.adj.to_dense(), graph.adj.to_dense().T)
 
@@ -94,17 +96,18 @@ def test_the_larger_of_two_weights_is_used(caplog: pytest.LogCaptureFixture) -> 
     assert graph.degree.tolist() == [4.0, 4.0]
 
 
-def test_directed_edges_and_uneven_weights_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
+def test_directed_edges_and_uneven_weights_are_told_apart(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="lazygnn"):
         Graph.from_edges(np.array([[0, 1, 1, 2], [1, 0, 2, 2]]), ones(3), edge_weight=np.array([1.0, 3.0, 1.0, 1.0]))
-    assert [record.message for record in caplog.records] == [
-        f"made 1 of 4 edges undirected and took the larger of two weights for 1 of the edges; {SILENCE}"
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("INFO", "made 1 of 4 edges undirected"),
+        ("WARNING", f"took the larger of two weights for 1 of the edges; {SILENCE}"),
     ]
 
 
 def test_the_warning_can_be_silenced_as_it_says(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR, logger="lazygnn"):
-        Graph.from_edges(random_edges(0), ones(12))
+        Graph.from_edges(np.array([[0, 1], [1, 0]]), ones(2), edge_weight=np.array([1.0, 3.0]))
     assert not caplog.records
 
 
@@ -113,6 +116,12 @@ def test_a_symmetric_graph_gives_no_warning(caplog: pytest.LogCaptureFixture, we
     with caplog.at_level(logging.WARNING):
         Graph.from_edges(PATH, FEATURES, edge_weight=weight)
     assert not caplog.records
+
+
+def test_two_edges_are_two_rows() -> None:
+    # the only shape for which both readings are possible
+    graph = Graph.from_edges(np.array([[0, 1], [2, 2]]), ones(3))
+    assert graph.adj.to_dense().nonzero().tolist() == [[0, 0], [0, 2], [1, 1], [1, 2], [2, 0], [2, 1], [2, 2]]
 
 
 def test_duplicated_edges_count_once() -> None:
@@ -251,19 +260,28 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
     ("changes", "message"),
     [
         # edges
-        ({"edges": np.array([[0], [3]])}, r"`edge_index` holds 3, but `x` has 3 rows; indices go from 0 to 2"),
-        ({"edges": np.array([[0], [-1]])}, r"`edge_index` holds -1, but `x` has 3 rows; indices go from 0 to 2"),
-        ({"edges": PATH.astype(float)}, r"`edge_index` has type float64; convert node indices to integers"),
-        ({"edges": torch.zeros(2, 1)}, r"`edge_index` has type float32; convert node indices to integers"),
-        ({"edges": np.array([["a"], ["b"]])}, r"`edge_index` has type <U1; convert node indices to integers"),
-        ({"edges": PATH.astype(bool)}, r"`edge_index` has type bool; convert node indices to integers"),
-        ({"edges": PATH.T}, r"`edge_index` has shape \(4, 2\); give two rows, sources and targets: \[2, num_edges\]"),
-        ({"edges": np.array([0, 1])}, r"`edge_index` has shape \(2,\); give two rows"),
-        ({"edges": [[0, 1], [1]]}, r"`edge_index` has rows of different length; give rows of the same length"),
+        ({"edges": np.array([[0], [3]])}, r"`edges` holds 3, but `x` has 3 rows; indices go from 0 to 2$"),
+        ({"edges": np.array([[0], [-1]])}, r"`edges` holds -1, but `x` has 3 rows; indices go from 0 to 2"),
+        ({"edges": PATH.astype(float)}, r"`edges` has type float64; convert node indices to integers"),
+        ({"edges": torch.zeros(2, 1)}, r"`edges` has type float32; convert node indices to integers"),
+        ({"edges": np.array([["a"], ["b"]])}, r"`edges` has type <U1; convert node indices to integers"),
+        ({"edges": PATH.astype(bool)}, r"`edges` has type bool; convert node indices to integers"),
+        ({"edges": PATH.T}, r"`edges` has shape \(4, 2\); give two rows, .*: \[2, num_edges\]; transpose it$"),
+        ({"edges": np.zeros((1, 2))}, r"`edges` has shape \(1, 2\); .*; transpose it$"),
+        ({"edges": np.zeros((3, 3))}, r"`edges` has shape \(3, 3\); .* \[2, num_edges\]$"),
+        (
+            {"edges": PATH + 1},
+            r"`edges` holds 3, but `x` has 3 rows; indices go from 0 to 2; ids start at 1\? subtract 1$",
+        ),
+        ({"edges": PATH + 2}, r"`edges` holds 4, but `x` has 3 rows; indices go from 0 to 2$"),
+        ({"edges": np.array([0, 1])}, r"`edges` has shape \(2,\); give two rows"),
+        ({"edges": [[0, 1], [1]]}, r"`edges` has rows of different length; give rows of the same length"),
         # features
-        ({"x": np.array([[np.nan], [0], [np.nan]])}, r"`x` holds nan \(2 such values\); replace or remove"),
-        ({"x": torch.tensor([[1.0], [torch.inf], [0]])}, r"`x` holds inf \(1 such values\); replace or remove"),
-        ({"x": BIG}, r"`x` holds inf \(1 such values\)"),
+        ({"x": np.array([[np.nan], [0], [np.nan]])}, r"`x` holds nan in column 0 \(2 such values\); replace or remove"),
+        ({"x": torch.tensor([[1.0], [torch.inf], [0]])}, r"`x` holds inf in column 0 \(1 such values\); replace or"),
+        ({"x": BIG}, r"`x` holds inf in column 1 \(1 such values\)"),
+        ({"x": np.diag([0, np.nan, np.inf])}, r"`x` holds nan in columns 1, 2 \(2 such values\)"),
+        ({"x": np.full((3, 6), np.nan)}, r"`x` holds nan in columns 0, 1, 2, 3, 4, ... \(18 such values\)"),
         ({"x": np.ones(3)}, r"`x` has shape \(3,\); give one row of features per node, \[num_nodes, num_features\]"),
         ({"x": np.ones((3, 0))}, r"`x` has shape \(3, 0\); give one row of features per node"),
         ({"x": np.array([["a"]] * 3)}, r"`x` has type <U1; give numbers"),
@@ -277,7 +295,7 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
             {"x": torch.ones(3, 2).to_sparse_coo()},
             r"`x` has layout torch.sparse_coo and type torch.float32; give dense",
         ),
-        ({"x": CSR.with_value(torch.tensor([1.0, torch.nan]))}, r"`x` holds nan \(1 such values\)"),
+        ({"x": CSR.with_value(torch.tensor([1.0, torch.nan]))}, r"`x` holds nan in column 1 \(1 such values\)"),
         ({"x": Csr(CSR.rowptr, torch.tensor([0, 2]), CSR.value, 2)}, r"sparse `x` has column 2, but 2 columns; fix"),
         ({"x": Csr(CSR.rowptr, torch.tensor([0, -1]), CSR.value, 2)}, r"sparse `x` has column -1, but 2 columns; fix"),
         ({"x": Csr(torch.tensor([0, 2, 1, 2]), CSR.col, CSR.value, 2)}, r"the row pointers of sparse `x` do not match"),
@@ -338,10 +356,10 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
         ({"node_ids": ["a", "b"]}, r"`node_ids` has shape \(2,\) and type <U1; give 3 integers or strings, one per no"),
         ({"node_ids": np.array([0.5, 1, 2])}, r"`node_ids` has shape \(3,\) and type float64; give 3 integers or str"),
         ({"node_ids": [[1], 2, 3]}, r"`node_ids` has rows of different length"),
-        ({"node_ids": [10, 11, 12]}, r"`edge_index` names node 0, which is not in `node_ids`; add it or drop the edge"),
+        ({"node_ids": [10, 11, 12]}, r"`edges` names node 0, which is not in `node_ids`; add it or drop the edge"),
         (
             {"edges": np.array([["a"], ["z"]]), "node_ids": ["a", "b", "c"]},
-            r"`edge_index` names node 'z', which is not",
+            r"`edges` names node 'z', which is not",
         ),
     ],
 )
@@ -528,6 +546,7 @@ def test_repr_is_one_line() -> None:
     [
         ({"x": None}, r"`data.x` is missing; `Graph.from_data` needs `x` and `edge_index`"),
         ({"edge_index": None}, r"`data.edge_index` is missing; `Graph.from_data` needs"),
+        ({"edge_index": torch.from_numpy(PATH.T)}, r"`edge_index` has shape \(4, 2\); .*; transpose it$"),
         (
             {"y": torch.zeros(3).long(), "train_mask": torch.ones(3, 10).bool()},
             r"`data.train_mask` has shape \(3, 10\); choose one split, such as `mask\[:, 0\]`",

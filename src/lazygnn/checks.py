@@ -6,6 +6,8 @@ and the remedy.
 `N` nodes, `D` input features, `M` edges, `C` outputs.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,15 @@ def first_outside(indices: Array, stop: int) -> int | None:
     if low < 0:
         return low
     return high if high >= stop else None
+
+
+@contextmanager
+def naming(argument: str, field: str) -> Iterator[None]:
+    """Names a field of a file or an object in errors about the argument that it becomes."""
+    try:
+        yield
+    except GraphError as error:
+        raise GraphError(str(error).replace(f"`{argument}`", f"`{field}`")) from None
 
 
 def _tensor(array: Any, field: str) -> Tensor:
@@ -68,13 +79,13 @@ def check_features(x: Array | Csr) -> Tensor | Csr:
         x = Csr.from_arrays(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
     if isinstance(x, Csr):
         _check_csr(x)
-        values, shape = x.value, tuple[int, ...](x.shape)
+        shape = tuple[int, ...](x.shape)
     else:
-        values = _tensor(x, "x").to(torch.float32)
-        shape, x = tuple(values.shape), values
+        x = _tensor(x, "x").to(torch.float32)
+        shape = tuple(x.shape)
     if len(shape) != 2 or 0 in shape:
         raise GraphError(f"`x` has shape {tuple(shape)}; give one row of features per node, [num_nodes, num_features]")
-    _check_finite(values, "x")
+    _check_columns(x)
     return x
 
 
@@ -85,6 +96,20 @@ def _check_csr(x: Csr) -> None:
         )
     if (wrong := first_outside(x.col, x.num_cols)) is not None:
         raise GraphError(f"sparse `x` has column {wrong}, but {x.num_cols} columns; fix the indices or the shape")
+
+
+def _check_columns(x: Tensor | Csr) -> None:
+    finite = x.value.isfinite() if isinstance(x, Csr) else x.isfinite()
+    if bool(finite.all()):
+        return
+    columns = x.col[~finite] if isinstance(x, Csr) else (~finite).nonzero()[:, 1]
+    wrong = x.value[~finite] if isinstance(x, Csr) else x[~finite]
+    found = columns.unique().tolist()
+    shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
+    raise GraphError(
+        f"`x` holds {float(wrong[0])} in column{'s' if len(found) > 1 else ''} {shown} ({len(wrong)} such values); "
+        "replace or remove non-finite values"
+    )
 
 
 def _check_finite(values: Tensor, field: str) -> None:
@@ -112,17 +137,21 @@ def check_ids(node_ids: np.ndarray | list[str], num_nodes: int) -> np.ndarray:
 
 def check_edges(edges: Array, num_nodes: int, ids: np.ndarray | None) -> Tensor:
     """Returns edges as node indices, [2, M]; edges of the same type as `ids` are ids."""
-    array = edges.detach().cpu().numpy() if isinstance(edges, Tensor) else _array(edges, "edge_index")
+    array = edges.detach().cpu().numpy() if isinstance(edges, Tensor) else _array(edges, "edges")
     if array.ndim != 2 or array.shape[0] != 2:
-        raise GraphError(f"`edge_index` has shape {array.shape}; give two rows, sources and targets: [2, num_edges]")
+        remedy = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
+        raise GraphError(f"`edges` has shape {array.shape}; give two rows, sources and targets: [2, num_edges]{remedy}")
     if ids is not None and array.dtype.kind in "iuU" and (array.dtype.kind == "U") == (ids.dtype.kind == "U"):
         array = _to_indices(array, ids)
     if array.dtype.kind not in "iu":
-        raise GraphError(f"`edge_index` has type {array.dtype}; convert node indices to integers")
+        raise GraphError(f"`edges` has type {array.dtype}; convert node indices to integers")
     edge_index = torch.from_numpy(array.astype(np.int64))
     if (wrong := first_outside(edge_index, num_nodes)) is not None:
+        # the usual mistake
+        counted = wrong == num_nodes and int(edge_index.min()) >= 1
+        remedy = "; ids start at 1? subtract 1" if counted else ""
         raise GraphError(
-            f"`edge_index` holds {wrong}, but `x` has {num_nodes} rows; indices go from 0 to {num_nodes - 1}"
+            f"`edges` holds {wrong}, but `x` has {num_nodes} rows; indices go from 0 to {num_nodes - 1}{remedy}"
         )
     return edge_index
 
@@ -134,7 +163,7 @@ def _to_indices(edges: np.ndarray, ids: np.ndarray) -> np.ndarray:
     unknown = ids[indices] != edges
     if unknown.any():
         raise GraphError(
-            f"`edge_index` names node {edges[unknown][0].item()!r}, which is not in `node_ids`; add it or drop the edge"
+            f"`edges` names node {edges[unknown][0].item()!r}, which is not in `node_ids`; add it or drop the edge"
         )
     return indices
 

@@ -63,15 +63,35 @@ class TrainCommand(TyperCommand):
     """A command that takes its many options with `--set` instead of flags."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuses an option that is given as a flag, and names its `--set`."""
-        for arg, after in zip(args, [*args[1:], "--"], strict=False):
-            flag, equals, value = arg.partition("=")
-            option = flag.removeprefix("--").replace("-", "_")
-            # shell completion must not raise errors
-            if flag.startswith("--") and methods_with(option) and not ctx.resilient_parsing:
-                value = value if equals else "VALUE" if after.startswith("--") else after
-                raise ConfigError(f"`{flag}` is not a flag; use `--set {option}={value}`")
+        """Refuses an option that is given as a flag, or with a space, and names its `--set`."""
+        # shell completion must not raise errors
+        if not ctx.resilient_parsing:
+            flags = {flag for option in self.params for flag in option.opts}
+            for number, arg in enumerate(args):
+                following = [word for word in args[number + 1 :] if word != "="]
+                if arg == "--set":
+                    _check_assignment(following)
+                elif arg.partition("=")[0] not in flags:
+                    _check_flag(arg, following)
         return super().parse_args(ctx, args)
+
+
+def _check_assignment(words: list[str]) -> None:
+    if words and "=" not in words[0] and not words[0].startswith("-"):
+        name, value = words[0], _value_among(words[1:])
+        raise ConfigError(f"`--set {name}` has no value; use `--set {name}={value}`, without spaces")
+
+
+def _check_flag(arg: str, following: list[str]) -> None:
+    flag, equals, value = arg.partition("=")
+    option = flag.removeprefix("--").replace("-", "_")
+    if flag.startswith("--") and methods_with(option):
+        value = value if equals else _value_among(following)
+        raise ConfigError(f"`{flag}` is not a flag; use `--set {option}={value}`")
+
+
+def _value_among(words: list[str]) -> str:
+    return words[0] if words and not words[0].startswith("--") else "VALUE"
 
 
 app = typer.Typer(
@@ -220,6 +240,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="Run folder; default: runs/<dataset>-<method>-<seed>.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume this run from its last checkpoint.")] = None,
     init_from: Annotated[Path | None, typer.Option(help="Start from the best weights and options of this run.")] = None,
+    logger: Annotated[str | None, typer.Option(help="tensorboard: also write the log for TensorBoard.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Trains a method on a data set; the last line on stdout is the result as JSON."""
@@ -229,7 +250,7 @@ def train(
 
     if resume is not None:
         longer = parse_assignments(set_ or [])
-        others = (method, dataset, config, out, seed, seeds, init_from)
+        others = (method, dataset, config, out, seed, seeds, init_from, logger)
         if longer.keys() - {"epochs"} or any(given is not None for given in others):
             raise ConfigError(
                 "`--resume` uses the configuration of the run; it can only be combined with `--root`, `--device`, "
@@ -252,6 +273,7 @@ def train(
             "give a method and a data set, such as `lazygnn train lazygnn wordnet-small`, or `--resume RUN`"
         )
     values = ({} if config is None else read_options(config)) | parse_assignments(set_ or [])
+    values |= {} if logger is None else {"logger": logger}
     place: dict[str, Any] = {"seed": seed or 0, "device": "auto" if device is None else device, "root": root}
     if init_from is not None:
         if seeds is not None:

@@ -65,6 +65,10 @@ class TrainerOptions(Options):
     diagnose_every: int = Field(0, ge=0, description="epochs between diagnoses of the histories; 0 means never")
     checkpoint_every: int | None = Field(None, ge=1, description="batches between checkpoints")
     checkpoint_minutes: float = Field(10.0, gt=0, description="minutes between checkpoints")
+    keep_checkpoint: bool = Field(True, description="keep the last checkpoint of a run that has ended, to train longer")
+    logger: Literal["none", "tensorboard"] = Field(
+        "none", description="tensorboard: also write the log for TensorBoard, into the run folder"
+    )
     metric: str = Field(
         "auto",
         description="accuracy, balanced-accuracy, micro-f1, macro-f1, roc-auc, average-precision, r2, mae or rmse; "
@@ -116,7 +120,7 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"`{assignment}` is not of the form key=value")
+            raise ConfigError(f"`{assignment}` is not of the form key=value, such as `epochs=5`")
         try:
             values[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:

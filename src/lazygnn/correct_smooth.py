@@ -37,6 +37,17 @@ class CorrectAndSmooth:
         smooth_alpha: Weight of the corrected probabilities in each step that smooths them, in (0, 1]; 1 keeps them.
         scaling: Factor of the spread errors. `auto` gives every row the mean L1 norm of the training errors.
         tolerance: Relative error of both fixed points, in (0, 1).
+
+    Examples:
+        >>> import torch
+        >>> from lazygnn import CorrectAndSmooth
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> undecided = torch.full((300, 3), 1 / 3)
+        >>> better = CorrectAndSmooth()(undecided, graph)
+        >>> hits = better.argmax(dim=1) == graph.y
+        >>> bool(hits[graph.masks["test"]].float().mean() > 0.5)
+        True
     """
 
     correct_alpha: float = 0.2

@@ -60,6 +60,16 @@ def solve(
         solver: `chebyshev` needs about the square root of the products that `power` needs.
         sign: 1 for the low-pass, -1 for the high-pass.
         start: Where to start, [N, C]; a value near the solution saves products. By default it is `x_in`.
+
+    Examples:
+        >>> import torch
+        >>> from lazygnn import diffuse, solve
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> found = solve(graph.adj, graph.x, alpha=0.1, tolerance=1e-4)
+        >>> exact = diffuse([graph.adj] * 300, graph.x, graph.x, alpha=0.1)
+        >>> torch.allclose(found.x, exact, atol=1e-3)
+        True
     """
     check_alpha(alpha)
     check_sign(sign)

@@ -23,6 +23,7 @@ from lazygnn.checks import (
     check_masks,
     check_targets,
     check_weights,
+    naming,
 )
 from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.ops import Adjacency, Csr
@@ -71,8 +72,8 @@ class Graph:
         """Builds a graph from arrays and raises a `GraphError` for impossible values.
 
         Args:
-            edges: Integers, [2, M]. Directed edges are made undirected, with a warning. Repeated edges count once,
-                with the largest of their weights.
+            edges: Integers, [2, M]. One-way edges are made undirected, which is logged at the level INFO. Repeated
+                edges count once, with the largest of their weights. An array [2, 2] is two rows, too.
             x: Features, [N, D], dense or sparse; stored as float32. Call `to(torch.float64)` for double precision.
             y: Labels, [N] integers with -1 for unknown; [N, C] of 0 and 1 for several labels; floats for regression.
                 Floats that are all whole numbers need `task="regression"`.
@@ -85,6 +86,17 @@ class Graph:
             node_ids: An id for every node, [N]. If `edges` has the same type, it holds ids instead of indices.
             class_names: A name for every class.
             name: Appears in logs and results.
+
+        Examples:
+            Three nodes in a row; the last one has no label:
+
+            >>> import numpy as np
+            >>> from lazygnn import Graph
+            >>> edges = np.array([[0, 1], [1, 2]])
+            >>> train = np.array([True, True, False])
+            >>> graph = Graph.from_edges(edges, np.eye(3), np.array([0, 1, -1]), train_mask=train)
+            >>> graph.num_nodes, graph.num_edges, graph.task.num_outputs
+            (3, 2, 2)
         """
         features = check_features(x)
         num_nodes = len(features)
@@ -125,7 +137,10 @@ class Graph:
         weight, attributes = fields.get("edge_weight"), fields.get("edge_attr")
         if attributes is not None:
             _warn_of_attributes(tuple(attributes.shape), weighted=weight is not None)
-        return Graph.from_edges(fields["edge_index"], fields["x"], y, edge_weight=weight, task=task, name=name, **masks)
+        with naming("edges", "edge_index"):
+            return Graph.from_edges(
+                fields["edge_index"], fields["x"], y, edge_weight=weight, task=task, name=name, **masks
+            )
 
     @staticmethod
     def from_tables(nodes: Any, edges: Any, *, name: str = "graph", **options: Any) -> "Graph":
@@ -320,7 +335,7 @@ def _symmetric(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Te
     undirected = key[back] == mirrored
     uneven = undirected & (value[back] != value)
     if not bool(undirected.all()) or bool(uneven.any()):
-        _warn(int((~undirected).sum()), len(key), int(uneven.sum()) // 2)
+        _tell_of_directions(int((~undirected).sum()), len(key), int(uneven.sum()) // 2)
         key, value = _largest(torch.cat((key, mirrored)), torch.cat((value, value)))
         row, col = key // num_nodes, key % num_nodes
     missing = torch.ones(num_nodes, dtype=torch.bool)
@@ -357,11 +372,11 @@ def _warn_of_attributes(shape: tuple[int, ...], *, weighted: bool) -> None:
     logger.warning(f"edge attributes are dropped: `edge_attr` of shape {shape} is not used; {remedy}")
 
 
-def _warn(directed: int, num_edges: int, uneven: int) -> None:
-    changes = [f"made {directed:,} of {num_edges:,} edges undirected"] if directed else []
-    changes += [f"took the larger of two weights for {uneven:,} of the edges"] if uneven else []
-    logger.warning(
-        "%s; to silence this, give both directions with equal weights, or call "
-        "`logging.getLogger('lazygnn').setLevel('ERROR')`",
-        " and ".join(changes),
-    )
+def _tell_of_directions(directed: int, num_edges: int, uneven: int) -> None:
+    if directed:
+        logger.info("made %s of %s edges undirected", f"{directed:,}", f"{num_edges:,}")
+    if uneven:
+        logger.warning(
+            f"took the larger of two weights for {uneven:,} of the edges; to silence this, give both directions equal "
+            "weights, or call `logging.getLogger('lazygnn').setLevel('ERROR')`"
+        )

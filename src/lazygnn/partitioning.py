@@ -96,6 +96,14 @@ def partition(
             otherwise evenly.
         seed: Seed of `metis` and `random`.
         cache: Folder that caches the results of METIS, such as `default_cache()`.
+
+    Examples:
+        >>> from lazygnn import partition
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> parts = partition(graph, 3)
+        >>> len(parts.order), len(parts.ptr)
+        (300, 4)
     """
     check_graph(graph)
     if method not in get_args(PartitionMethod):

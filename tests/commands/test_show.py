@@ -115,3 +115,9 @@ def test_the_last_epoch_of_an_interrupted_run_is_shown(run: Run) -> None:
 
 def test_a_run_that_has_not_ended_has_no_result(run: Run) -> None:
     assert "training has not ended" in shown(run.path)
+
+
+def test_versions_are_shown_if_the_run_has_them(run: Run) -> None:
+    assert "trained with" not in shown(run.path)
+    run.save_environment({"lazygnn": "1.2", "commit": None, "torch": "3.4"})
+    assert "trained with  lazygnn 1.2  torch 3.4" in shown(run.path)

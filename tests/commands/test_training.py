@@ -15,10 +15,13 @@ from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphError, LockedError
 from lazygnn.graph import Graph
 from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, RESULT, WEIGHTS, Run
 from lazygnn.run.lock import LOCK, locked
 from lazygnn.run.log import RunLog
+from lazygnn.run.tensorboard import TensorBoardLog
 from lazygnn.training import EpochReport
+from tests.helpers import read_events
 
 Arrays = dict[str, Any]
 Configure = Callable[..., Config]
@@ -341,3 +344,60 @@ def test_more_epochs_need_a_checkpoint(dataset: Path, tmp_path: Path, configure:
     shutil.rmtree(tmp_path / "run" / CHECKPOINTS)
     with pytest.raises(CheckpointError, match=r"has no checkpoint to go on from; start from its weights with `--init-"):
         commands.resume(tmp_path / "run", epochs=9, quiet=True)
+
+
+def test_the_folder_says_what_a_run_was_trained_with(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    commands.train(configure(dataset, "mlp", epochs=1), tmp_path / "run", quiet=True)
+    assert Run.open(tmp_path / "run").environment() == describe_environment()
+
+
+def test_a_checkpoint_need_not_stay(
+    dataset: Path, tmp_path: Path, configure: Configure, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = commands.train(configure(dataset, "mlp"), tmp_path / "kept", quiet=True)
+    assert any((tmp_path / "kept" / CHECKPOINTS).iterdir())
+    config = configure(dataset, "mlp", keep_checkpoint=False, checkpoint_every=1)
+    result = commands.train(config, tmp_path / "run", quiet=True)
+    assert scores(result) == scores(kept)
+    assert not (tmp_path / "run" / CHECKPOINTS).exists()
+    caplog.clear()
+    assert scores(commands.resume(tmp_path / "run", quiet=True)) == scores(result)
+    assert [record.message for record in caplog.records] == [
+        f"run `{tmp_path / 'run'}` has ended and is left unchanged; to train again, choose another `--out`"
+    ]
+    assert scores(commands.evaluate_run(tmp_path / "run", device="cpu")) == scores(result)
+
+
+def test_a_resumed_run_has_every_step_once_in_tensorboard(
+    dataset: Path, tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard")
+    append = TensorBoardLog.append
+
+    def stop(log: TensorBoardLog, report: EpochReport) -> None:
+        append(log, report)
+        if report.epoch == 3:
+            raise RuntimeError("the power is off")
+
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(TensorBoardLog, "append", stop)
+        with pytest.raises(RuntimeError, match="the power is off"):
+            # the last checkpoint is in the second epoch, so that two are trained again
+            commands.train(configure(dataset, "mlp", epochs=4, checkpoint_every=2, logger="tensorboard"), run)
+    assert [step for step, _ in read_events(run / "tensorboard")["loss"]] == [1, 2, 3]
+    commands.resume(run, quiet=True)
+    found = read_events(run / "tensorboard")
+    lines = Run.open(run).log.read()
+    assert [step for step, _ in found["loss"]] == [1, 2, 3, 4]
+    assert [value for _, value in found["loss"]] == pytest.approx([line["loss"] for line in lines])
+    assert [value for _, value in found["scores/val"]] == pytest.approx([line["scores"]["val"] for line in lines])
+
+
+def test_a_missing_tensorboard_is_said_before_training(
+    dataset: Path, tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lazygnn.run.tensorboard.find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match="TensorBoard is not installed"):
+        commands.train(configure(dataset, "mlp", logger="tensorboard"), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()

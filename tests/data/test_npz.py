@@ -155,7 +155,7 @@ def test_a_missing_field_is_named_with_the_file(tmp_path: Path, missing: str, me
             {"x_data": np.array(["1"] * 4)},
             r"field `x_data` has shape \(4,\) and type <U1; give a flat array",
         ),
-        ({"x_data": np.array([1, np.nan, 1, 1])}, r"`x` holds nan \(1 such values\)"),
+        ({"x_data": np.array([1, np.nan, 1, 1])}, r"`x` holds nan in column \d \(1 such values\)"),
         ({"x_shape": np.array([4, 0])}, r"field `x_shape` is \[4, 0\]; give two positive integers, rows and columns"),
         ({"x_shape": np.array([4, 3.0])}, r"field `x_shape` is \[4.0, 3.0\]; give two positive integers"),
         ({"x_shape": np.array([4])}, r"field `x_shape` is \[4\]; give two positive integers"),

@@ -23,6 +23,7 @@ HEAVY = (
     "polars",
     "networkx",
     "optuna",
+    "tensorboard",
 )
 
 LOWEST = {"errors", "files", "ops", "config", "task", "checks", "fixed_point", "inference", "tunable"}

@@ -115,3 +115,10 @@ def test_a_compiled_model_trains_as_the_plain_one(block_graph: Graph, values: di
         found.append((losses, set(built.model.state_dict())))
     assert found[0][1] == found[1][1]
     assert found[1][0] == pytest.approx(found[0][0], rel=0.05 if values.get("precision") else 1e-3)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_said_with_the_remedy(block_graph: Graph) -> None:
+    with pytest.raises(ConfigError, match=r"device `cuda` is not available: torch .* finds no GPU; choose auto or cpu"):
+        build(resolve("mlp", "block"), block_graph, "cuda")
+    assert build(resolve("mlp", "block"), block_graph, "auto").graph.device == torch.device("cpu")

@@ -17,6 +17,7 @@ _PACKAGES = (
     "torch_geometric",
     "pyarrow",
     "optuna",
+    "tensorboard",
     "triton",
 )
 

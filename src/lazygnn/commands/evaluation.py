@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.loading import check_labels, fitting
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.commands.result import make_result
@@ -14,6 +13,7 @@ from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError
 from lazygnn.graph import without_warnings
 from lazygnn.methods import read_config
+from lazygnn.ops import choose_device
 from lazygnn.reports import make_report
 from lazygnn.run.folder import Run
 from lazygnn.training import infer

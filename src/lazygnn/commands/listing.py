@@ -10,22 +10,40 @@ from rich.table import Column, Table
 from lazygnn.config import Options, TrainerOptions, allowed
 from lazygnn.data.datasets import EMBEDDED, find_graph, load_graph, unknown_dataset
 from lazygnn.data.download import SOURCES
-from lazygnn.methods import METHODS, find_method, recipe, recipe_for, recipe_names
+from lazygnn.errors import ConfigError
+from lazygnn.methods import METHODS, Method, find_method, plugin_packages, recipe, recipe_for, recipe_names
 
 
 def list_methods(console: Console) -> None:
     """Prints a line for every method, and the names of the data sets."""
-    width = max(map(len, METHODS))
+    others = plugin_packages()
+    width = max(map(len, (*METHODS, *others)))
     for name, entry in METHODS.items():
-        paper = "" if entry.paper == "-" else f" ({entry.paper})"
-        console.print(f"[bold]{name:{width}}[/bold]  {entry.summary}{paper}", soft_wrap=True, highlight=False)
+        console.print(f"[bold]{name:{width}}[/bold]  {_describe(entry)}", soft_wrap=True, highlight=False)
+    for name, packages in others.items():
+        text = escape(_describe_plugin(name, packages))
+        console.print(f"[bold]{escape(name):{width}}[/bold]  {text}", soft_wrap=True, highlight=False)
     console.print(f"data sets: {EMBEDDED} (inside the package), {', '.join(SOURCES)}, or the path of an .npz file")
+
+
+def _describe(method: Method[Any]) -> str:
+    return method.summary + ("" if method.paper == "-" else f" ({method.paper})")
+
+
+def _describe_plugin(name: str, packages: list[str]) -> str:
+    if name in METHODS:
+        return f"not used: the package {' and '.join(packages)} has a method with the name of one above"
+    try:
+        return f"{_describe(find_method(name))}, from the package {packages[0]}"
+    except ConfigError as error:
+        # the other methods can be used
+        return f"not usable: {error}"
 
 
 def list_options(method: str, dataset: str, root: str | None, console: Console) -> None:
     """Prints the options of a method with the recipe for a data set, and the data sets that have a recipe."""
     options = find_method(method).options
-    _check_dataset(dataset, root)
+    _check_dataset(dataset, root, method)
     name, graph, adapts = recipe_for(method, dataset), None, find_method(method).adapt is not None
     if (name != "default" or adapts) and find_graph(dataset, root) is not None:
         graph = load_graph(dataset, root)
@@ -41,9 +59,9 @@ def list_options(method: str, dataset: str, root: str | None, console: Console) 
     console.print(_recipes_line(method), soft_wrap=True, highlight=False)
 
 
-def _check_dataset(dataset: str, root: str | None) -> None:
+def _check_dataset(dataset: str, root: str | None, method: str) -> None:
     """Refuses a data set that is neither a known name nor a file."""
-    known = {EMBEDDED, *SOURCES, *(name for method in METHODS for name in recipe_names(method))}
+    known = {EMBEDDED, *SOURCES, *(name for each in (*METHODS, method) for name in recipe_names(each))}
     if dataset not in {"default", *known} and find_graph(dataset, root) is None:
         raise unknown_dataset(dataset, root, known)
 

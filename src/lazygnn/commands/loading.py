@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.config import Config
 from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.graph import Graph, check_graph, without_warnings
 from lazygnn.methods import place_graph, read_config
 from lazygnn.model import Model
+from lazygnn.ops import choose_device
 from lazygnn.run.folder import Run
 from lazygnn.run.predictions import prediction_table
 from lazygnn.training import infer
@@ -69,6 +69,17 @@ def load_run(path: Path | str, *, device: str = "auto", root: str | None = None)
         path: The run folder.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from lazygnn import commands, load_run, resolve
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> block_graph(300, 3, degree=6, in_channels=8, num_classes=3).save("mine.npz")
+        >>> config = resolve("mlp", "mine.npz", {"epochs": 2})
+        >>> result = commands.train(config, Path("runs/mine"), quiet=True)
+        >>> loaded = load_run("runs/mine")
+        >>> loaded.graph.num_nodes, loaded.config.trainer.epochs
+        (300, 2)
     """
     if not isinstance(path, str | Path):
         raise ConfigError(wrong_type("path", path, "give the path of a run folder"))

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from torch import Tensor
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.importing import add_rows
 from lazygnn.commands.reporting import read_temperature
 from lazygnn.commands.restoring import reload_graph, restore_model
@@ -14,6 +13,7 @@ from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import read_config
+from lazygnn.ops import choose_device
 from lazygnn.run.folder import Run
 from lazygnn.run.predictions import check_format, labeled_nodes, prediction_table, with_known, write_table
 from lazygnn.training import infer

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.training import new_folder, resume, train
 from lazygnn.config import Config
@@ -13,6 +12,7 @@ from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.files import discard
 from lazygnn.graph import Graph
 from lazygnn.methods import read_config
+from lazygnn.ops import choose_device
 from lazygnn.run.folder import SEEDS
 from lazygnn.run.lock import locked
 from lazygnn.run.saving import Interrupted

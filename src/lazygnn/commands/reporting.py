@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.errors import ConfigError, reason
 from lazygnn.files import write_file
 from lazygnn.graph import without_warnings
 from lazygnn.methods import read_config
+from lazygnn.ops import choose_device
 from lazygnn.reports import Entry, make_page, make_report
 from lazygnn.reports.words import summarize
 from lazygnn.run.folder import Run

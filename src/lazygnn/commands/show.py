@@ -19,6 +19,9 @@ def show_run(path: Path, console: Console) -> None:
     """Prints the resolved configuration, tables of the training log, and the result."""
     run = Run.open(path)
     console.print_json(run.config(read_config).record(run.chosen()))
+    if environment := run.environment():
+        known = "  ".join(f"{name} {value}" for name, value in environment.items() if value is not None)
+        console.print(f"trained with  {known}", soft_wrap=True, highlight=False, markup=False)
     log = run.log.read()
     shown = _select(log)
     result = run.result()

@@ -4,14 +4,13 @@ import logging
 import shutil
 import statistics
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result
 from lazygnn.config import Config, check_options
@@ -22,15 +21,18 @@ from lazygnn.graph import Graph
 from lazygnn.methods import build, read_config
 from lazygnn.model import Model
 from lazygnn.models import Standardized
+from lazygnn.ops import choose_device
 from lazygnn.partitioning import default_cache
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.claim import check_unused, claim_folder
 from lazygnn.run.curves import plot_curves
-from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, HISTORIES, Run
+from lazygnn.run.environment import describe_environment
+from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, HISTORIES, TENSORBOARD, Run
 from lazygnn.run.inputs import check_inputs
 from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Saver
+from lazygnn.run.tensorboard import TensorBoardLog, require_tensorboard
 from lazygnn.run.trend import still_rising
 from lazygnn.training import EpochReport, Trainer, infer
 from lazygnn.training.constancy import describe_constant
@@ -147,6 +149,8 @@ def _left_unchanged(run: Run) -> dict[str, Any]:
 
 
 def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Trainer:
+    if config.trainer.logger == "tensorboard":
+        require_tensorboard()
     torch.manual_seed(config.seed)
     built = build(config, graph, device, folder=run.path / HISTORIES, cache=default_cache())
     if (weights := run.load_initial()) is not None:
@@ -157,6 +161,7 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
     replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
     scale = _target_scale(built.model)
     run.save_chosen({"device": str(device), "metric": metric} | replay | scale | config.model.chosen())
+    run.save_environment(describe_environment())
     return trainer
 
 
@@ -208,11 +213,14 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
     trainer.on_batch = saver
     metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
     showing = EpochProgress(config.method, config.trainer.epochs, metric=metric, quiet=quiet)
-    with showing as progress, saver.handling_signals():
+    with showing as progress, saver.handling_signals(), ExitStack() as stack:
+        told = [run.log.append, progress.show]
+        if config.trainer.logger == "tensorboard":
+            told.append(stack.enter_context(TensorBoardLog(run.path / TENSORBOARD, run.log.read())).append)
 
         def on_epoch(report: EpochReport) -> None:
-            run.log.append(report)
-            progress.show(report)
+            for tell in told:
+                tell(report)
 
         trainer.on_epoch = on_epoch
         if isinstance(trainer.model, Standardized) and trainer.epoch == 0:
@@ -253,6 +261,8 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
     device = trainer.model.device
     result = make_result(config, metric, fit.scores, trained=trained, device=device, path=run.path)
     run.save_result(result)
+    if not config.trainer.keep_checkpoint:
+        shutil.rmtree(run.path / CHECKPOINTS, ignore_errors=True)
     return result
 
 

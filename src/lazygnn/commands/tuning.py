@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lazygnn.commands.device import choose_device
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.training import new_folder
 from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.files import write_file
 from lazygnn.graph import Graph
+from lazygnn.ops import choose_device
 from lazygnn.run.claim import check_unused, make_folder
 from lazygnn.run.folder import RESULT, read_json
 from lazygnn.run.lock import locked

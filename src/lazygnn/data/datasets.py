@@ -33,6 +33,14 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
     Args:
         name: A path, or a name that `lazygnn list` shows.
         root: Folder of data files; by default the environment variable `LAZYGNN_DATA`, or `data`.
+
+    Examples:
+        The graph inside the package:
+
+        >>> from lazygnn import load_graph
+        >>> graph = load_graph("wordnet-small")
+        >>> graph.num_nodes, graph.task.kind, list(graph.masks)
+        (117659, 'single-label', ['train', 'val', 'test'])
     """
     if not isinstance(name, str | Path):
         raise GraphError(wrong_type("name", name, "give the name of a data set, or a path"))

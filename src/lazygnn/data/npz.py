@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from lazygnn.checks import first_outside
+from lazygnn.checks import first_outside, naming
 from lazygnn.data.convert import plain_edges
 from lazygnn.errors import GraphError, reason
 from lazygnn.files import replaced
@@ -32,18 +32,19 @@ def read_npz(path: Path) -> Graph:
         names = fields.get("class_name")
         if names is not None and names.ndim != 1:
             raise GraphError(f"field `class_name` has shape {names.shape}; give one name per class")
-        graph = Graph.from_edges(
-            fields["edge_index"],
-            features,
-            fields.get("y"),
-            **{f"{split}_mask": fields.get(f"{split}_mask") for split in SPLITS},
-            edge_weight=fields.get("edge_weight"),
-            task=str(fields.get("task", "auto")),
-            node_ids=fields.get("node_ids"),
-            num_classes=None if names is None else len(names),
-            class_names=None if names is None else tuple(str(name) for name in names),
-            name=path.stem,
-        )
+        with naming("edges", "edge_index"):
+            graph = Graph.from_edges(
+                fields["edge_index"],
+                features,
+                fields.get("y"),
+                **{f"{split}_mask": fields.get(f"{split}_mask") for split in SPLITS},
+                edge_weight=fields.get("edge_weight"),
+                task=str(fields.get("task", "auto")),
+                node_ids=fields.get("node_ids"),
+                num_classes=None if names is None else len(names),
+                class_names=None if names is None else tuple(str(name) for name in names),
+                name=path.stem,
+            )
         return graph if "schema" not in fields else replace(graph, schema=_schema(fields["schema"], graph))
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None

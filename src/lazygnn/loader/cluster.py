@@ -46,6 +46,15 @@ class ClusterLoader(EpochLoader):
         edges: In place of `device`: the device of a kept cut except its features, which stay with the graph. Cuts that
             are not kept stay with the graph as a whole.
         dtype: Type of dense features in a batch; that of the graph by default.
+
+    Examples:
+        >>> from lazygnn import ClusterLoader, partition
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> parts = partition(graph, 3, method="contiguous")
+        >>> loader = ClusterLoader(graph.permute(parts.order), parts.ptr, num_layers=2)
+        >>> [batch.num_targets for batch in loader]
+        [100, 100, 100]
     """
 
     def __init__(

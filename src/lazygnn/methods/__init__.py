@@ -29,6 +29,7 @@ from lazygnn.methods import (
 )
 from lazygnn.methods.base import Method, Place
 from lazygnn.methods.build import Built, build, build_model, method_options, place_graph
+from lazygnn.methods.plugins import plugin_packages
 from lazygnn.methods.recipes import (
     derive,
     find_method,
@@ -52,6 +53,7 @@ __all__ = [
     "method_options",
     "methods_with",
     "place_graph",
+    "plugin_packages",
     "read_config",
     "recipe",
     "recipe_for",

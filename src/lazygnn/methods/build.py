@@ -14,6 +14,7 @@ from lazygnn.methods.base import Cut, MethodOptions, Place
 from lazygnn.methods.recipes import find_method
 from lazygnn.model import Model
 from lazygnn.models import MLP, Standardized
+from lazygnn.ops import choose_device
 from lazygnn.transforms import row_normalize
 
 logger = logging.getLogger(__name__)
@@ -41,16 +42,24 @@ def build(
     Args:
         config: From `resolve`.
         graph: As loaded; it is permuted by its partition and moved here.
-        device: The compute device.
+        device: The compute device; `auto` is a GPU if there is one.
         folder: For histories on disk.
         cache: Folder of partitions, read and written.
+
+    Examples:
+        >>> from lazygnn import build, resolve
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> built = build(resolve("gcn", "mine", {"num_layers": 2}, graph=graph), graph)
+        >>> type(built.model).__name__, len(built.loader)
+        ('GCN', 1)
     """
     if not isinstance(config, Config):
         raise ConfigError(wrong_type("config", config, "make one with `resolve(method, dataset)`"))
     check_graph(graph)
     method, options = find_method(config.method), method_options(config)
     compute_dtype = torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
-    place = Place(torch.device(device), folder, compute_dtype=compute_dtype)
+    place = Place(choose_device(device), folder, compute_dtype=compute_dtype)
     options.check(place.device)
     parts = options.find_parts(graph, cache)
     graph = graph if parts is None else graph.permute(parts.order)

@@ -11,6 +11,7 @@ from lazygnn.config import Config, Options, TrainerOptions, check_options, neare
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import Facts, Method
+from lazygnn.methods.plugins import load_plugin, loaded_plugins, plugin_packages, plugin_recipes
 from lazygnn.methods.rule import batch_sizes, rule
 
 logger = logging.getLogger(__name__)
@@ -32,17 +33,23 @@ _SIZES: dict[str, tuple[int, int | None, int]] = {
 
 
 def find_method(name: str) -> Method[Any]:
-    """Returns the method of that name."""
-    if not isinstance(name, str) or name not in methods.METHODS:
-        raise ConfigError(f"unknown method `{name}`; {nearest(str(name), methods.METHODS, alike=0.7)}")
-    return methods.METHODS[name]
+    """Returns the method of that name; that of another package is imported here."""
+    if isinstance(name, str) and name in methods.METHODS:
+        return methods.METHODS[name]
+    if isinstance(name, str) and (found := load_plugin(name)) is not None:
+        return found
+    known = [*methods.METHODS, *(each for each in plugin_packages() if each not in methods.METHODS)]
+    raise ConfigError(f"unknown method `{name}`; {nearest(str(name), known, alike=0.7)}")
 
 
 def methods_with(option: str) -> list[str]:
-    """Returns the names of the methods that accept an option; all of them for an option of training."""
+    """Returns the names of the methods that accept an option; all of them for an option of training.
+
+    Methods of other packages count once they are loaded.
+    """
     return [
         name
-        for name, method in methods.METHODS.items()
+        for name, method in (loaded_plugins() | methods.METHODS).items()
         if option in TrainerOptions.model_fields or option in method.options.model_fields
     ]
 
@@ -86,12 +93,22 @@ def resolve(
     """Returns a complete configuration.
 
     Args:
-        method: A name in `METHODS`.
+        method: A name in `METHODS`, or the method of another package.
         dataset: A name or a path.
         values: Options by name; they override the recipe, which overrides the defaults.
         graph: The graph to train on. If the method has no recipe for the data set, its defaults follow from the graph.
         use_recipe: Whether to take the recipe for the data set, if there is one.
         run: `seed`, `device` and `root`.
+
+    Examples:
+        >>> from lazygnn import resolve
+        >>> config = resolve("lazygnn", "cora", {"epochs": 50}, seed=1)
+        >>> config.trainer.epochs, config.seed
+        (50, 1)
+        >>> resolve("lazygnn", "cora", {"epoch": 50})
+        Traceback (most recent call last):
+            ...
+        lazygnn.errors.ConfigError: unknown option `epoch`; did you mean `epochs`?
     """
     options = find_method(method).options
     if not isinstance(dataset, str | Path):
@@ -178,5 +195,7 @@ def _has_size_of(name: str, graph: Graph) -> bool:
 
 def _recipes(method: str) -> dict[str, dict[str, Any]]:
     find_method(method)
+    if method not in methods.METHODS:
+        return plugin_recipes(method)
     with resources.as_file(resources.files("lazygnn") / "recipes" / f"{method}.toml") as path:
         return read_toml(path)

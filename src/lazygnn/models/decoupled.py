@@ -115,6 +115,16 @@ class LazyGNN(Decoupled):
         start: Warm start of the forward pass, our drift by default; the paper's is `Mix(0.5)`.
         gradient_start: Warm start of the backward pass; `None` stores no gradients. The paper's is `Mix(0.5)`.
         device: Device of the history; `.to(device)` moves the model, but not its history.
+
+    Examples:
+        >>> from lazygnn import Batch, LazyGNN
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> model = LazyGNN(8, 16, 3, num_nodes=300)
+        >>> batch = Batch.full(graph, num_layers=2)
+        >>> model.loss(batch, graph.task).backward()
+        >>> model(batch).shape
+        torch.Size([300, 3])
     """
 
     def __init__(

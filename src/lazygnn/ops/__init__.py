@@ -4,6 +4,7 @@
 """
 
 from lazygnn.ops.csr import Adjacency, Csr, find_device, index_dtype, row_chunks, to_tensor
+from lazygnn.ops.device import choose_device
 from lazygnn.ops.dispatch import (
     activations,
     aggregate,
@@ -23,6 +24,7 @@ __all__ = [
     "Csr",
     "activations",
     "aggregate",
+    "choose_device",
     "describe_kernels",
     "dropout_",
     "find_device",

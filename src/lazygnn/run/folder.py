@@ -30,6 +30,7 @@ INPUTS = "inputs.json"
 _DIGEST = "sha256"
 # in a folder of several runs
 SEEDS = "seeds.json"
+ENVIRONMENT, TENSORBOARD = "environment.json", "tensorboard"
 
 
 class Run:
@@ -101,6 +102,14 @@ class Run:
         # a crash in between leaves a run that has not ended
         (self.path / RESULT).unlink(missing_ok=True)
         write_file(self.path / CONFIG, (config.record() + "\n").encode())
+
+    def save_environment(self, environment: dict[str, Any]) -> None:
+        """Writes what the run is trained with."""
+        self._write_json(ENVIRONMENT, environment)
+
+    def environment(self) -> dict[str, Any]:
+        """Reads what the run was trained with; a run of an earlier version does not have it."""
+        return read_json(self.path / ENVIRONMENT) if (self.path / ENVIRONMENT).is_file() else {}
 
     def save_weights(self, weights: dict[str, Tensor]) -> None:
         """Writes the best weights."""

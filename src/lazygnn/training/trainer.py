@@ -17,13 +17,15 @@ from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, wrong_type
 from lazygnn.graph import Graph, check_graph, check_num_nodes
 from lazygnn.history import named_histories
-from lazygnn.model import Model
 from lazygnn.propagation import estimating, solves
+from lazygnn.task import Task
 from lazygnn.training.balance import balanced
 from lazygnn.training.divergence import LossWatch
 from lazygnn.training.evaluation import evaluate
 from lazygnn.training.metrics import find_metric, gain
 from lazygnn.training.optimizer import learning_rate, make_optimizer, set_lr
+from lazygnn.training.own_loss import RowLoss, with_loss
+from lazygnn.training.plain import as_model
 from lazygnn.training.precision import cost_of_bfloat16, forward_precision, product_precision
 from lazygnn.training.replay import Replay
 from lazygnn.training.upload import Uploads
@@ -73,23 +75,38 @@ class Trainer:
     """Trains a model on the batches of a loader and keeps the weights that validate best.
 
     Args:
-        model: A model of the library, or one with the same methods.
+        model: A model of the library, or any `nn.Module` with `forward(batch)` and `num_layers`, see `PlainModel`.
         loader: Returns the batches of an epoch.
         graph: The graph to evaluate on, the one that the loader was made from.
         options: Epochs, optimizer and the like.
         seed: Seed of the pass that fills the histories; all else draws from torch's global generator.
+        loss: Returns the loss of every row, [T], from outputs [T, C] and targets; that of the task by default. Rows are
+            then weighted, so that the loss of a step is the mean over training nodes.
         on_epoch: Called after every epoch.
         on_batch: Called after every batch, when the trainer may be saved; an exception ends the training.
+
+    Examples:
+        >>> import torch
+        >>> from lazygnn import Trainer, build, resolve
+        >>> from lazygnn.data.synthetic import block_graph
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> config = resolve("lazygnn", "mine", {"epochs": 30}, graph=graph)
+        >>> _ = torch.manual_seed(0)
+        >>> built = build(config, graph)
+        >>> result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
+        >>> result.epochs, result.scores["test"] > 0.5
+        (30, True)
     """
 
     def __init__(
         self,
-        model: Model,
+        model: nn.Module,
         loader: Loader,
         graph: Graph,
         options: TrainerOptions,
         *,
         seed: int = 0,
+        loss: RowLoss | None = None,
         on_epoch: Callable[[EpochReport], None] | None = None,
         on_batch: Callable[["Trainer"], None] | None = None,
     ) -> None:
@@ -97,9 +114,12 @@ class Trainer:
         if not isinstance(options, TrainerOptions):
             raise ConfigError(wrong_type("options", options, "give `config.trainer`, or `TrainerOptions(...)`"))
         self.metric, _ = find_metric(options.metric, graph.task)
+        model = as_model(model)
         if options.epochs > 0:
             # raises for a graph without training nodes, before any work is done
             _ = graph.num_train
+            if not any(weight.requires_grad for weight in model.parameters()):
+                raise ConfigError("the model has no weights to train; set `epochs=0`")
         self.model, self.loader, self.graph, self.options = model, loader, graph, options
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self.optimizer = make_optimizer(model.layer_parameters(), options)
@@ -108,7 +128,7 @@ class Trainer:
         for history in self.histories.values():
             check_num_nodes(history.values.num_rows, graph.num_nodes)
         self._device = next((p.device for p in model.parameters()), graph.device)
-        self.task = balanced(graph, self._device) if options.class_weight == "balanced" else graph.task
+        self.task = self._make_task(loss)
         if options.precision == "bfloat16" and self._device.type == "cpu" and (cost := cost_of_bfloat16()) > 1:
             logger.warning(
                 f"this CPU takes {cost:.1f} times as long for products in bfloat16; set `precision=float32` for speed"
@@ -311,6 +331,14 @@ class Trainer:
         if drifts:
             found["drift_norm"] = max(drifts)
         return found | self.model.diagnose(self.graph)
+
+    def _make_task(self, loss: RowLoss | None) -> Task:
+        weighs = self.options.class_weight == "balanced"
+        if loss is not None and weighs:
+            raise ConfigError("`class_weight=balanced` has no effect on a `loss` of your own; weigh classes in it")
+        if loss is not None:
+            return with_loss(self.graph.task, loss)
+        return balanced(self.graph, self._device) if weighs else self.graph.task
 
     def _has_finite_weights(self) -> bool:
         return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())

@@ -1,17 +1,21 @@
-"""The device that a command computes on."""
+"""The device to compute on."""
 
 import torch
 
 from lazygnn.errors import ConfigError
 
 
-def choose_device(name: str) -> torch.device:
-    """Returns the device of that name; `auto` is a GPU if there is one, else the CPU."""
+def choose_device(name: torch.device | str) -> torch.device:
+    """Returns the device of that name; `auto` is a GPU if there is one, else the CPU.
+
+    Raises:
+        ConfigError: The name is unknown, or there is no such device.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device: torch.device | None = torch.device(name)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
         raise ConfigError(f"unknown device `{name}`; choose auto, cpu or cuda")

@@ -1,16 +1,17 @@
 import pytest
 import torch
 
-from lazygnn.commands import choose_device
 from lazygnn.errors import ConfigError
+from lazygnn.ops import choose_device
 
 
 def test_a_device_is_chosen_by_name_or_automatically() -> None:
     assert choose_device("cpu") == torch.device("cpu")
     assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
-    for name in ("gpu", "mps", "meta", "cuda:x", ""):
+    assert choose_device(torch.device("cpu")) == torch.device("cpu")
+    for name in ("gpu", "mps", "meta", "cuda:x", "", None):
         with pytest.raises(ConfigError, match=f"unknown device `{name}`; choose auto, cpu or cuda"):
-            choose_device(name)
+            choose_device(name)  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
