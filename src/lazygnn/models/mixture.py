@@ -72,9 +72,9 @@ class Mixture(Model):
     def select(self, graph: Graph, score: Callable[[Tensor], float]) -> Tensor:
         """Chooses the weights on validation, and returns the averaged outputs of every node, [N, C]."""
         outputs = [model.infer(graph) for model in self]
-        last = _averages(len(outputs))[-1]
-        scores = {weights: score(_average(outputs, weights)) for weights in _averages(len(outputs))}
-        best = max(scores, key=scores.__getitem__)
+        averages = _averages(len(outputs))
+        scores = {weights: score(_average(outputs, weights)) for weights in averages}
+        best, last = max(scores, key=scores.__getitem__), averages[-1]
         if scores[best] - scores[last] <= _noise(scores[best], int(graph.masks["val"].sum())):
             best = last
         self.weights.copy_(torch.tensor(best))
