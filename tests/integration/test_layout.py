@@ -18,6 +18,7 @@ NOT_MIRRORED = {"integration", "experiments", "benchmarks", "common"}
 WITHOUT_TESTS = {
     "ops/triton/activation_kernels.py": "launched by activations.py and tested there",
     "ops/triton/history_row_kernels.py": "launched by history_rows.py and tested there",
+    "ops/triton/layer_norm_kernels.py": "launched by layer_norm.py and tested there",
     "ops/triton/product_kernels.py": "launched by products.py and tested there",
 }
 # files of tests without a module, and the reason

