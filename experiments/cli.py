@@ -7,20 +7,19 @@ import typer
 
 from common.summary import Summary
 from common.tables import outdated
-from experiments import baselines as baselines_experiment
 from experiments import demo as demo_experiment
 from experiments import depth as depth_experiment
 from experiments import minibatch as minibatch_experiment
 from experiments import oscillation as oscillation_experiment
-from experiments import planetoid as planetoid_experiment
 from experiments import products_shape as products_shape_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
 from experiments import training_figure
+from experiments.best import Place
 from experiments.cases import CASES, DATASETS, Norm
+from experiments.paper.commands import add_commands
 from experiments.published import DRAWN, TABLES
 from lazygnn.cli import Commands
-from lazygnn.methods import METHODS
 
 app = typer.Typer(
     cls=Commands,
@@ -43,37 +42,11 @@ def demo() -> None:
 
 
 @app.command()
-def planetoid(
-    methods: Annotated[list[str] | None, typer.Argument(help="Methods to compare; default: all.")] = None,
-    seeds: Seeds = 10,
-    root: Root = None,
-    device: Device = "auto",
-    workers: Workers = 2,
-    save: Save = False,
-) -> None:
-    """Compares methods on Cora, CiteSeer and PubMed, public split."""
-    _show(planetoid_experiment.main(seeds, methods or list(METHODS), root, device, workers), "planetoid", save)
-
-
-@app.command()
 def minibatch(
     seeds: Seeds = 5, root: Root = None, device: Device = "auto", workers: Workers = 1, save: Save = False
 ) -> None:
     """Compares mini-batches with full batch on arxiv and wordnet."""
     _show(minibatch_experiment.main(seeds, root, device, workers), "minibatch", save)
-
-
-@app.command()
-def baselines(
-    seeds: Seeds = 3,
-    most_epochs: Annotated[int, typer.Option(help="Limit on the epochs of every recipe.")] = 200,
-    root: Root = None,
-    device: Device = "auto",
-    workers: Workers = 1,
-    save: Save = False,
-) -> None:
-    """Compares all methods on arxiv and wordnet: accuracy, time, memory."""
-    _show(baselines_experiment.main(seeds, most_epochs, root, device, workers), "baselines", save)
 
 
 @app.command()
@@ -88,12 +61,12 @@ def depth(
     save: Save = False,
 ) -> None:
     """Compares the deep model with all others, with one rule for every graph."""
-    known = depth_experiment.DATASETS | depth_experiment.PLANETOID
     _check("--case", case or [], list(depth_experiment.CASES))
-    _check("--dataset", dataset or [], list(known))
+    _check("--dataset", dataset or [], [*depth_experiment.DATASETS, *depth_experiment.PLANETOID])
     cases, datasets = case or list(depth_experiment.CASES), dataset or list(depth_experiment.DATASETS)
     name = "depth-planetoid" if set(datasets) <= set(depth_experiment.PLANETOID) else "depth"
-    _show(depth_experiment.main(seeds, cases, datasets, root, device, workers, stored), name, save)
+    place = Place(root=root, device=device, workers=workers, stored=stored)
+    _show(depth_experiment.main(seeds, cases, datasets, place), name, save)
 
 
 @app.command()
@@ -147,6 +120,9 @@ def staleness(
     # a part of the study must not replace the figure of the docs
     if set(DRAWN) <= set(cases) and set(datasets) == set(DATASETS) and norm == "none":
         training_figure.draw(trained.logs(DRAWN), training_figure.FIGURE)
+
+
+add_commands(app)
 
 
 @app.command()

@@ -6,15 +6,16 @@ import json
 import os
 import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from common.provenance import provenance
+from experiments.graphs import load
 from lazygnn import commands
 from lazygnn.config import RENAMED, Config
 from lazygnn.run.folder import Run
@@ -24,57 +25,86 @@ _FIRST_DIAGNOSE_EVERY = 20
 # not tracked by git
 RESULTS = Path(__file__).parents[1] / "runs" / "experiments"
 
+Log = Literal["none", "diagnosed", "all"]
+Result = dict[str, Any]
 
-def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, keep_log: bool = False) -> list[dict[str, Any]]:
+
+def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, log: Log = "none") -> list[Result]:
     """Trains the configurations without a result in `<name>.jsonl` and returns the results of all `configs`.
 
     The first run that fails ends the others.
-    With `keep_log`, the result of a run with diagnostics includes its log.
+
+    Args:
+        name: Of the store.
+        configs: What to train; a configuration that is repeated is trained once.
+        workers: Runs at a time.
+        log: Whether results include the log: of no run, of runs with diagnostics, or of all.
     """
+    found = run_most(name, configs, workers=workers, log=log, keep_going=False)
+    return [line for line in found if line is not None]
+
+
+def run_most(
+    name: str, configs: Sequence[Config], *, workers: int = 1, log: Log = "none", keep_going: bool = True
+) -> list[Result | None]:
+    """Does what `run_grid` does, but goes on where a run fails; `None` stands for its result."""
     path = RESULTS / f"{name}.jsonl"
     known = {line["key"]: line for line in _read(path)}
-    missing = [config for config in configs if _key(config) not in known]
-    print(f"{len(configs) - len(missing)} of {len(configs)} runs are stored; {len(missing)} to train", flush=True)
+    missing = list({_key(config): config for config in configs if _key(config) not in known}.values())
+    stored = sum(_key(config) in known for config in configs)
+    print(f"{stored} of {len(configs)} runs are stored; {len(missing)} to train", flush=True)
+    if not missing:
+        return [known[_key(config)] for config in configs]
     threads = max(torch.get_num_threads() // workers, 1)
     # forked workers would inherit a CUDA context that does not survive the fork
     with (
         tempfile.TemporaryDirectory() as scratch,
         ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool,
     ):
-        futures = [pool.submit(_run, config, scratch, threads, keep_log) for config in missing]
+        futures = {pool.submit(_run, config, scratch, threads, log): config for config in missing}
         for number, future in enumerate(as_completed(futures), 1):
-            if future.exception() is not None:
+            error = future.exception()
+            if error is not None and keep_going and not isinstance(error, BrokenExecutor):
+                print(f"[{number}/{len(missing)}] {_name(futures[future])} failed: {error}", flush=True)
+                continue
+            if error is not None:
                 # the pool would wait for runs that may take hours
                 for worker in active_children():
                     worker.kill()
             line = future.result()
             known[line["key"]] = line
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
-            shown = (
-                f"{line['dataset']} {line['method']} seed {line['seed']}: val {line['val']:.4f} test {line['test']:.4f}"
-            )
-            print(f"[{number}/{len(missing)}] {shown}", flush=True)
-    return [known[_key(config)] for config in configs]
+            append(path, line)
+            print(f"[{number}/{len(missing)}] {_name(futures[future])}: {_scores(line)}", flush=True)
+    return [known.get(_key(config)) for config in configs]
 
 
-def stored_runs(name: str, configs: Sequence[Config]) -> list[dict[str, Any] | None]:
+def append(path: Path, line: Result) -> None:
+    """Adds a result to a store; a line that was cut off when it was written is dropped first."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        file.seek(0)
+        content = file.read()
+        file.truncate(content.rfind(b"\n") + 1)
+        file.write(json.dumps(line).encode() + b"\n")
+
+
+def stored_runs(name: str, configs: Sequence[Config]) -> list[Result | None]:
     """Returns the stored results of `configs`; `None` stands for a run that has not been trained."""
     known = {line["key"]: line for line in _read(RESULTS / f"{name}.jsonl")}
     return [known.get(_key(config)) for config in configs]
 
 
-def _run(config: Config, scratch: str, threads: int, keep_log: bool) -> dict[str, Any]:
+def _run(config: Config, scratch: str, threads: int, log: Log) -> Result:
     torch.set_num_threads(threads)
     _reset_memory_statistics()
-    diagnosed = config.trainer.diagnose_every > 0
+    kept = log == "all" or (log == "diagnosed" and config.trainer.diagnose_every > 0)
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
-        result = commands.train(config, Path(folder) / "run", quiet=True)
-        log = _condensed(Run.open(Path(folder) / "run").log.read()) if keep_log and diagnosed else None
+        graph = load(config.dataset, config.root)
+        result = commands.train(config, Path(folder) / "run", quiet=True, graph=graph, curves=False)
+        lines = _condensed(Run.open(Path(folder) / "run").log.read()) if kept else None
     del result["run"]
-    if log is not None:
-        result["log"] = log
+    if lines is not None:
+        result["log"] = lines
     return {"key": _key(config)} | result | {"config": config.model_dump(exclude={"root"})} | provenance()
 
 
@@ -128,8 +158,20 @@ def _old_names(options: dict[str, Any]) -> dict[str, Any]:
     return {old.get(name, name): value for name, value in options.items()}
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+def _read(path: Path) -> list[Result]:
+    """Returns the results of a store; a last line that was cut off when it was written does not count."""
+    if not path.is_file():
+        return []
+    *lines, _ = path.read_text().split("\n")
+    return [json.loads(line) for line in lines]
+
+
+def _name(config: Config) -> str:
+    return f"{config.dataset} {config.method} seed {config.seed}"
+
+
+def _scores(line: Result) -> str:
+    return f"val {line['val']:.4f} test {line['test']:.4f}"
 
 
 def _end_with_parent() -> None:

@@ -129,7 +129,7 @@ def train(table: Table, root: str | None, device: str, workers: int) -> Trained:
     configs = [
         configure(case, dataset, table.norm, seed=seed, device=device, root=root) for case, dataset, seed in runs
     ]
-    results = run_grid("staleness", configs, workers=workers, keep_log=True)
+    results = run_grid("staleness", configs, workers=workers, log="diagnosed")
     return Trained(dict(zip(runs, results, strict=True)), table.datasets, Sources())
 
 

@@ -23,12 +23,6 @@ def test_a_missing_data_set_is_one_line_and_a_status(results: Path, tmp_path: Pa
     assert not results.exists()
 
 
-def test_an_unknown_method_is_one_line_and_a_status() -> None:
-    done = invoke("planetoid", "gnc")
-    assert done.exit_code == 2
-    assert done.stderr.startswith("error: unknown method `gnc`; ")
-
-
 @pytest.mark.parametrize("option", ["--seeds", "--workers"])
 def test_no_seeds_and_no_workers_are_rejected(option: str) -> None:
     done = invoke("staleness", option, 0)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from experiments import depth, grid
+from experiments import best, depth, grid
+from experiments.best import Place
 from lazygnn.config import Config
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, recipes, resolve
@@ -18,7 +19,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> list[Config]
     """Replaces training: a run by a recipe validates better for `gcn` alone."""
     configs: list[Config] = []
 
-    def run(_: str, wanted: Sequence[Config], *, workers: int) -> list[dict[str, Any]]:
+    def run(_: str, wanted: Sequence[Config], *, workers: int, **rest: object) -> list[dict[str, Any]]:
         assert workers == 2
         configs.extend(wanted)
         lines = []
@@ -28,14 +29,14 @@ def trained(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> list[Config]
             lines.append(RUN | {"val": 0.8 if better else 0.7, "test": 0.5 if by_rule else 0.6})
         return lines
 
-    monkeypatch.setattr(depth, "run_grid", run)
-    monkeypatch.setattr(depth, "load_graph", lambda *_: block_graph)
+    monkeypatch.setattr(best, "run_most", run)
+    monkeypatch.setattr(best, "load", lambda *_: block_graph)
     monkeypatch.setattr(recipes, "_SIZES", {})
     return configs
 
 
 def test_a_cell_is_that_of_rule_or_recipe_whichever_validates_better(trained: list[Config]) -> None:
-    summary = depth.main(2, ["lazygnn-deep", "gcn", "appnp"], ["cora", "minesweeper"], None, "cpu", 2)
+    summary = depth.main(2, ["lazygnn-deep", "gcn", "appnp"], ["cora", "minesweeper"], Place(device="cpu", workers=2))
     means = {row.label: [cell["mean"] for cell in row.cells if cell is not None] for row in summary.rows}
     # minesweeper has no recipe, so the rule counts
     assert means == {"lazygnn-deep": [50.0, 50.0], "gcn": [60.0, 50.0], "appnp": [50.0, 50.0]}
@@ -50,7 +51,7 @@ def test_stored_runs_alone_leave_other_cells_empty(
     monkeypatch.setattr(grid, "RESULTS", tmp_path)
 
     def table() -> dict[str, list[float | None]]:
-        rows = depth.main(2, ["gcn", "mlp"], ["cora", "dblp"], None, "cpu", 1, stored=True).rows
+        rows = depth.main(2, ["gcn", "mlp"], ["cora", "dblp"], Place(device="cpu", stored=True)).rows
         return {row.label: [None if cell is None else cell["mean"] for cell in row.cells] for row in rows}
 
     assert table() == {"gcn": [None, None], "mlp": [None, None]}
@@ -67,7 +68,7 @@ def test_stored_runs_alone_leave_other_cells_empty(
 
 
 def test_gcnii_may_be_shallow_where_that_validates_better(trained: list[Config]) -> None:
-    depth.main(1, ["gcnii", "gcn"], ["cora", "dblp"], None, "cpu", 2)
+    depth.main(1, ["gcnii", "gcn"], ["cora", "dblp"], Place(device="cpu", workers=2))
     layers = [
         (config.method, config.dataset, config.model.num_layers)  # type: ignore[attr-defined]
         for config in trained
@@ -80,7 +81,7 @@ def test_every_method_with_a_rule_has_a_row_and_every_row_can_be_resolved(traine
     assert {method for method, _ in depth.CASES.values()} == {
         name for name, method in METHODS.items() if method.adapt is not None
     }
-    depth.main(1, list(depth.CASES), ["dblp"], None, "cpu", 2)
+    depth.main(1, list(depth.CASES), ["dblp"], Place(device="cpu", workers=2))
     exact = [config for config in trained if getattr(config.model, "exact", False)]
     assert [config.model.num_layers for config in exact] == [10]  # type: ignore[attr-defined]
     loaders = [getattr(config.model, "loader", "cluster") for config in trained]

@@ -96,6 +96,27 @@ def test_the_first_run_that_fails_ends_the_grid(results: Path, tmp_path: Path, m
     assert [path.name for path in tmp_path.iterdir()] == ["small.npz"]
 
 
+def test_a_grid_may_go_on_where_a_run_fails(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    datasets = str(tmp_path / "gone.npz"), str(small_graph(tmp_path / "small.npz"))
+    configs = [resolve("mlp", dataset, {"epochs": 2}, device="cpu") for dataset in datasets]
+    failed, done = grid.run_most("table", configs)
+    assert failed is None
+    assert done is not None
+    assert done["dataset"] == datasets[1]
+    assert f"{datasets[0]} mlp seed 0 failed: no file" in capsys.readouterr().out
+    assert grid.stored_runs("table", configs) == [None, done]
+
+
+def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "table.jsonl"
+    grid.append(path, {"key": "a"})
+    with path.open("a") as file:
+        file.write('{"key": "b"')
+    assert grid._read(path) == [{"key": "a"}]
+    grid.append(path, {"key": "c"})
+    assert grid._read(path) == [{"key": "a"}, {"key": "c"}]
+
+
 def test_a_result_is_identified_by_the_options_that_change_it() -> None:
     def key(seed: int = 0, device: str = "cpu", **values: Any) -> str:
         return grid._key(resolve("lazygnn", "some", values, seed=seed, device=device))
@@ -108,12 +129,12 @@ def test_a_result_is_identified_by_the_options_that_change_it() -> None:
 def test_the_log_of_a_run_is_stored_on_request(results: Path, tmp_path: Path) -> None:
     dataset = str(small_graph(tmp_path / "small.npz"))
     options = {"epochs": 5, "eval_every": 2, "diagnose_every": 3}
-    (line,) = grid.run_grid("table", [resolve("lazygnn", dataset, options, device="cpu")], keep_log=True)
+    (line,) = grid.run_grid("table", [resolve("lazygnn", dataset, options, device="cpu")], log="diagnosed")
     assert [entry["epoch"] for entry in line["log"]] == [2, 3, 4, 5]
     assert [entry["scores"] is not None for entry in line["log"]] == [True, False, True, True]
     assert line["log"][1]["laziness"].keys() >= {"fixed_point_error", "gradient_cosine"}
     (line,) = grid.run_grid(
-        "other", [resolve("lazygnn", dataset, options | {"diagnose_every": 0}, device="cpu")], keep_log=True
+        "other", [resolve("lazygnn", dataset, options | {"diagnose_every": 0}, device="cpu")], log="diagnosed"
     )
     assert "log" not in line
 

@@ -48,6 +48,7 @@ def train(
     graph: Graph | None = None,
     init_from: Path | None = None,
     quiet: bool = False,
+    curves: bool = True,
 ) -> dict[str, Any]:
     """Trains a configuration and writes its run folder.
 
@@ -57,6 +58,7 @@ def train(
         graph: The graph, if it is loaded already.
         init_from: A run folder; training starts from its best weights instead of drawn ones.
         quiet: Shows no progress.
+        curves: Whether to draw the training curves, which takes most of the time of a very short run.
 
     Returns:
         The result: scores, epochs, time and memory.
@@ -78,7 +80,7 @@ def train(
             discard(run.path)
             raise
         with _telling_how_to_go_on(run):
-            return _fit(run, config, trainer, quiet=quiet)
+            return _fit(run, config, trainer, quiet=quiet, curves=curves)
 
 
 def resume(
@@ -208,7 +210,7 @@ def _target_scale(model: Model) -> dict[str, list[float]]:
     return {"target_center": model.target_center.tolist(), "target_scale": model.target_scale.tolist()}
 
 
-def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str, Any]:
+def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool, curves: bool = True) -> dict[str, Any]:
     saver = Saver(CheckpointFolder(run.path / CHECKPOINTS), config.trainer, run.log)
     trainer.on_batch = saver
     metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
@@ -241,7 +243,8 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool) -> dict[str
     fit = trainer.finish()
     run.save_weights(trainer.model.state_dict())
     log = run.log.read()
-    _draw(run, config, log)
+    if curves:
+        _draw(run, config, log)
     if (rise := still_rising(log, config.trainer.epochs, metric)) is not None:
         logger.warning(
             f"validation was still {'rising' if rise[0] < rise[1] else 'falling'} when training ended: "

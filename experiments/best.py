@@ -1,0 +1,119 @@
+"""Runs of several methods on several graphs, each set by the rule, by its recipe, or with another depth."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from experiments.graphs import load
+from experiments.grid import Log, Result, run_most, stored_runs
+from lazygnn.config import Config
+from lazygnn.graph import Graph
+from lazygnn.methods import recipe, recipe_names, resolve
+
+# binary graphs and those with several labels are judged by ROC-AUC
+METRICS = {"minesweeper": "roc-auc", "github_social": "roc-auc"}
+# parts where a recipe has none: four batches an epoch
+PARTS: dict[str, Any] = {"num_parts": 40, "parts_per_batch": 10}
+# a depth beside that of the rule: eight layers of GCNII are too many where neighbors disagree
+DEPTHS = {"gcnii": 2, "gcnii-gas": 2}
+# the store of all runs that are set this way, so that no table trains a run of another
+STORE = "depth"
+
+# a method, and what it sets
+Case = tuple[str, Mapping[str, Any]]
+
+
+class Variant(NamedTuple):
+    """A way to set a method: by the rule, by the recipe of its authors, or by the rule with another depth."""
+
+    use_recipe: bool = False
+    num_layers: int | None = None
+
+
+def variants(method: str, dataset: str) -> list[Variant]:
+    """Returns the ways to set a method on a data set; the one that validates best counts."""
+    found = [Variant()]
+    if dataset in recipe_names(method):
+        found.append(Variant(use_recipe=True))
+    if method in DEPTHS:
+        found.append(Variant(num_layers=DEPTHS[method]))
+    return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where and how runs are made.
+
+    Attributes:
+        root: Folder of data files.
+        device: auto, cpu or cuda.
+        workers: Runs at a time.
+        stored: Train nothing; a run that is not stored is missing.
+        folder: Folder of the store below `runs/experiments`.
+        also: Values of every run.
+        keep_going: Leave out runs that fail, and go on with the others.
+    """
+
+    root: str | None = None
+    device: str = "auto"
+    workers: int = 1
+    stored: bool = False
+    folder: str = ""
+    also: Mapping[str, Any] = field(default_factory=dict)
+    keep_going: bool = False
+
+    def run(self, store: str, configs: Sequence[Config], *, log: Log = "none") -> list[Result | None]:
+        """Returns the results of configurations."""
+        name = f"{self.folder}{store}"
+        if self.stored:
+            return stored_runs(name, configs)
+        return run_most(name, configs, workers=self.workers, log=log, keep_going=self.keep_going)
+
+    def configure(
+        self, case: Case, dataset: str, seed: int, graph: Graph | None = None, variant: Variant | None = None
+    ) -> Config:
+        """Returns a configuration; without a variant the recipe counts where there is one."""
+        method, values = case
+        chosen = Variant(use_recipe=True) if variant is None else variant
+        values = {"metric": METRICS[dataset]} | dict(values) if dataset in METRICS else dict(values)
+        if chosen.use_recipe and "num_parts" in recipe(method, dataset):
+            values = {name: value for name, value in values.items() if (name, value) not in PARTS.items()}
+        if chosen.num_layers is not None:
+            values["num_layers"] = chosen.num_layers
+        values = {"diagnose_every": 0} | values | dict(self.also)
+        place: dict[str, Any] = {"seed": seed, "device": self.device, "root": self.root}
+        return resolve(method, dataset, values, graph=graph, use_recipe=chosen.use_recipe, **place)
+
+
+def best_runs(
+    cases: Mapping[str, Case], datasets: Sequence[str], seeds: int, place: Place
+) -> dict[tuple[str, str], list[Result] | None]:
+    """Trains the missing runs and returns those of the variant that validates best, by case and graph.
+
+    `None` stands for a cell with a missing run.
+    """
+    graphs = {name: load(name, place.root) for name in datasets}
+    # graphs in their order, the most expensive first, so that the last runs are short
+    wanted = [
+        (case, dataset, variant, seed)
+        for dataset in datasets
+        for case in cases
+        for variant in variants(cases[case][0], dataset)
+        for seed in range(seeds)
+    ]
+    configs = [
+        place.configure(cases[case], dataset, seed, graphs[dataset], variant) for case, dataset, variant, seed in wanted
+    ]
+    lines = dict(zip(wanted, place.run(STORE, configs), strict=True))
+    found: dict[tuple[str, str], list[Result] | None] = {}
+    for dataset in datasets:
+        for case in cases:
+            runs = [
+                [lines[case, dataset, variant, seed] for seed in range(seeds)]
+                for variant in variants(cases[case][0], dataset)
+            ]
+            complete = [[line for line in run if line is not None] for run in runs]
+            found[case, dataset] = (
+                max(complete, key=lambda run: sum(line["val"] for line in run)) if complete == runs else None
+            )
+    return found

@@ -1,0 +1,24 @@
+"""Methods set by the rule, by their recipes, and in parts."""
+
+from experiments.best import PARTS, Place, Variant
+from lazygnn.graph import Graph
+
+
+def test_parts_are_those_of_a_recipe_where_it_has_some(block_graph: Graph) -> None:
+    place = Place(device="cpu")
+
+    def parts(method: str, dataset: str, *, use_recipe: bool) -> tuple[int, int]:
+        config = place.configure((method, PARTS), dataset, 0, None, Variant(use_recipe=use_recipe))
+        return config.model.num_parts, config.model.parts_per_batch  # type: ignore[attr-defined]
+
+    assert parts("appnp-gas", "cora", use_recipe=True) == (4, 2)
+    assert parts("appnp-gas", "cora", use_recipe=False) == (40, 10)
+    # the recipe of LazyGNN for Cora is for full batch
+    assert parts("lazygnn-paper", "cora", use_recipe=True) == (40, 10)
+
+
+def test_values_of_the_place_override_those_of_a_case() -> None:
+    place = Place(device="cpu", also={"epochs": 2})
+    config = place.configure(("lazygnn", {"epochs": 5, "beta": 0.2}), "minesweeper", 3)
+    assert (config.trainer.epochs, config.trainer.metric, config.seed) == (2, "roc-auc", 3)
+    assert config.model.beta == 0.2  # type: ignore[attr-defined]
