@@ -90,7 +90,7 @@ def best_runs(
 ) -> dict[tuple[str, str], list[Result] | None]:
     """Trains the missing runs and returns those of the variant that validates best, by case and graph.
 
-    `None` stands for a cell with a missing run.
+    `None` stands for a cell with a missing run of the rule or of the recipe.
     """
     graphs = {name: load(name, place.root) for name in datasets}
     # graphs in their order, the most expensive first, so that the last runs are short
@@ -108,12 +108,12 @@ def best_runs(
     found: dict[tuple[str, str], list[Result] | None] = {}
     for dataset in datasets:
         for case in cases:
-            runs = [
-                [lines[case, dataset, variant, seed] for seed in range(seeds)]
-                for variant in variants(cases[case][0], dataset)
-            ]
-            complete = [[line for line in run if line is not None] for run in runs]
+            asked = variants(cases[case][0], dataset)
+            runs = {one: [lines[case, dataset, one, seed] for seed in range(seeds)] for one in asked}
+            complete = {one: [line for line in run if line is not None] for one, run in runs.items()}
+            complete = {one: run for one, run in complete.items() if len(run) == seeds}
+            missing = [one for one in asked if one.num_layers is None and one not in complete]
             found[case, dataset] = (
-                max(complete, key=lambda run: sum(line["val"] for line in run)) if complete == runs else None
+                None if missing else max(complete.values(), key=lambda run: sum(line["val"] for line in run))
             )
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from common.summary import Cell, Column, Row, Sources, Summary, score
-from experiments.best import Case, Place, best_runs
+from experiments.best import PARTS, Case, Place, best_runs
 from lazygnn.methods import METHODS
 
 DATASETS = (
@@ -19,6 +19,8 @@ DATASETS = (
     "humloc",
 )
 PLANETOID = ("cora", "citeseer", "pubmed")
+# methods for mini-batches of parts; with one part they are the plain method
+PARTED = ("gcn-gas", "gcnii-gas", "appnp-gas", "gcn-graphfm", "gcn-lmc", "vq-gnn", "cluster-gcn")
 # rows: a method, and what it sets
 CASES: dict[str, Case] = {
     "lazygnn-deep": ("lazygnn-deep", {}),
@@ -28,7 +30,11 @@ CASES: dict[str, Case] = {
     "lazygnn-deep, labels as input": ("lazygnn-deep", {"label_input": 0.5}),
     "lazygnn, neighbor": ("lazygnn", {"loader": "neighbor"}),
     "lazygnn, saint": ("lazygnn", {"loader": "saint"}),
-    **{name: (name, {}) for name, method in METHODS.items() if method.adapt is not None and name != "lazygnn-deep"},
+    **{
+        name: (name, PARTS if name in PARTED else {})
+        for name, method in METHODS.items()
+        if method.adapt is not None and name != "lazygnn-deep"
+    },
 }
 
 
