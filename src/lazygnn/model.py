@@ -12,7 +12,8 @@ from lazygnn.graph import Graph
 from lazygnn.task import Task
 
 EMBEDDING_REMEDY = (
-    "train one of: mlp, appnp, appnp-gas, lazygnn, lazygnn-paper, gcn, gcn-gas, graphsage, gcnii or gcnii-gas"
+    "train one of: mlp, appnp, appnp-gas, lazygnn, lazygnn-paper, lazygnn-deep, gcn, gcn-gas, graphsage, gcnii or "
+    "gcnii-gas"
 )
 
 

@@ -98,6 +98,10 @@ def test_inference_is_the_pass_of_evaluation_in_bounded_memory(
         monkeypatch.setattr(inference, "INFERENCE_BYTES", 5 * N * 8 * 2)
         torch.testing.assert_close(model.infer(graph), expected, rtol=0, atol=1e-10)
         assert all(module.training for module in model.modules())
+        rows_of_last = model.embed(graph)
+        torch.testing.assert_close(model.last(rows_of_last), expected, rtol=0, atol=1e-10)
+        assert rows_of_last.shape == (N, H)
+        assert all(module.training for module in model.modules())
     # the input of a block, its near view and its far views
     names = {"stack.rows", *(f"block-{index}.rows" for index in range(4))}
     assert {path.name for path in tmp_path.iterdir()} == names

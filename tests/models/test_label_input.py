@@ -68,3 +68,7 @@ def test_inference_shows_training_labels_and_no_others(block_graph: Graph) -> No
     assert not torch.equal(built.model.infer(relabeled), outputs)
     # over the whole graph in evaluation mode, a batch sees the same labels
     torch.testing.assert_close(built.model.eval()(Batch.full(block_graph, 2)), outputs, rtol=1e-4, atol=1e-4)
+    # a graph to predict on need not have labels
+    unlabeled = replace(block_graph, y=torch.full_like(block_graph.y, -1), masks={})
+    none = replace(block_graph, masks={"train": torch.zeros_like(hidden)})
+    assert torch.equal(built.model.infer(unlabeled), built.model.infer(none))

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import combinations, pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from lazygnn import inference
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import ConfigError
@@ -148,6 +150,23 @@ def test_a_model_of_weight_zero_is_not_inferred(graph: Graph, monkeypatch: pytes
     monkeypatch.setattr(first, "infer", refuse)
     set_weights(model, 0.0, 0.0, 1.0)
     assert torch.equal(model.infer(graph), outputs[1])
+
+
+@pytest.mark.parametrize("on_disk", [False, True], ids=["memory", "disk"])
+def test_embeddings_are_those_of_the_models_side_by_side(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_disk: bool
+) -> None:
+    monkeypatch.setattr(inference, "INFERENCE_ROWS", 7)
+    models = list(make())
+    model = Mixture(models, scratch=tmp_path if on_disk else None).double()
+    expected = [each.embed(graph) for each in models]
+    torch.testing.assert_close(model.embed(graph), torch.cat(expected, dim=1), rtol=0, atol=0)
+    assert (tmp_path / "mixture.rows").exists() == on_disk
+    # the models of weight 0 have no part in the outputs
+    set_weights(model, 0.25, 0.0, 0.75)
+    assert torch.equal(model.embed(graph), torch.cat((expected[0], expected[2]), dim=1))
+    set_weights(model, 0.0, 1.0, 0.0)
+    assert torch.equal(model.embed(graph), expected[1])
 
 
 def test_every_history_is_filled_and_diagnosed(graph: Graph) -> None:

@@ -1,22 +1,24 @@
 """Exports a run: its weights, a description, and a file of plain PyTorch that runs without this library."""
 
 import json
+from collections.abc import Iterable
 from importlib import metadata, resources
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from safetensors.torch import save
+from torch import nn
 
 from lazygnn.commands.loading import LoadedRun, load_run
 from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced_folder
 from lazygnn.methods import method_options
 from lazygnn.model import Model
-from lazygnn.models import GCN, SAGE, Decoupled, Standardized
-from lazygnn.propagation.base import Diffusion, NoPropagation
+from lazygnn.models import GCN, SAGE, Decoupled, LazyBlock, LazyStack, Mixture, Standardized
+from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation
 
 WEIGHTS, DESCRIPTION, CODE = "weights.safetensors", "model.json", "model.py"
-EXPORTED = ("mlp", "appnp", "appnp-gas", "lazygnn", "lazygnn-paper", "gcn", "gcn-gas", "graphsage")
+EXPORTED = ("mlp", "appnp", "appnp-gas", "lazygnn", "lazygnn-paper", "lazygnn-deep", "gcn", "gcn-gas", "graphsage")
 
 
 def export_run(path: Path, out: Path, *, root: str | None = None) -> dict[str, Any]:
@@ -49,40 +51,70 @@ def export_run(path: Path, out: Path, *, root: str | None = None) -> dict[str, A
 
 def describe_model(run: LoadedRun) -> dict[str, Any]:
     """Returns what `model.py` needs to know of a model, and where it comes from."""
-    model, options = _inner(run.model), method_options(run.config)
-    weights, task = model.state_dict(), run.graph.task
-    common = {
-        "task": task.kind,
+    return _describe(_inner(run.model)) | {
+        "in_channels": run.graph.in_channels,
+        "task": run.graph.task.kind,
         "class_names": None if run.graph.class_names is None else list(run.graph.class_names),
         "center": run.model.target_center.tolist() if isinstance(run.model, Standardized) else None,
         "scale": run.model.target_scale.tolist() if isinstance(run.model, Standardized) else None,
-        "normalize_features": options.normalize_features,
-        "norm": getattr(options, "norm", "none"),
+        "normalize_features": method_options(run.config).normalize_features,
         "method": run.config.method,
         "dataset": run.graph.name,
         "lazygnn": metadata.version("lazygnn"),
     }
-    if isinstance(model, Decoupled):
-        shapes = [weights[f"transform.linears.{index}.weight"].shape for index in range(len(model.transform.linears))]
-        spread = _describe_propagation(model)
-        head = None if model.head is None else list(model.head.weight.shape)
-        return {"kind": "decoupled", "sizes": _sizes(shapes), "head": head, **spread, **common}
-    assert isinstance(model, GCN | SAGE)
-    name, kind = ("own.weight", "sage") if isinstance(model, SAGE) else ("weight", "gcn")
-    shapes = [weights[f"layers.{index}.{name}"].shape for index in range(len(model.layers))]
-    return {"kind": kind, "sizes": _sizes(shapes), **common}
 
 
 def _inner(model: Model) -> Model:
     return model.model if isinstance(model, Standardized) else model
 
 
-def _describe_propagation(model: Decoupled) -> dict[str, Any]:
-    if isinstance(model.propagation, NoPropagation):
-        return {"alpha": 1.0, "steps": 0, "tolerance": 0.0}
-    assert isinstance(model.propagation, Diffusion)
-    found = model.propagation
-    return {"alpha": found.alpha, "steps": found.eval_layers, "tolerance": found.eval_tolerance}
+def _describe(model: Model) -> dict[str, Any]:
+    if isinstance(model, Mixture):
+        return {"kind": "mixture", "models": [_describe(each) for each in model]}
+    if isinstance(model, LazyStack):
+        return _describe_stack(model)
+    weights = model.state_dict()
+    if isinstance(model, Decoupled):
+        shapes = [weights[f"transform.linears.{index}.weight"].shape for index in range(len(model.transform.linears))]
+        head = None if model.head is None else list(model.head.weight.shape)
+        norm, spread = _norm_of(model.transform.norms), _describe_propagation(model.propagation)
+        return {"kind": "decoupled", "sizes": _sizes(shapes), "head": head, "norm": norm, **spread}
+    assert isinstance(model, GCN | SAGE)
+    name, kind = ("own.weight", "sage") if isinstance(model, SAGE) else ("weight", "gcn")
+    shapes = [weights[f"layers.{index}.{name}"].shape for index in range(len(model.layers))]
+    return {"kind": kind, "sizes": _sizes(shapes), "norm": _norm_of(model.norms)}
+
+
+def _describe_stack(model: LazyStack) -> dict[str, Any]:
+    if model.labels is not None:
+        raise ConfigError(
+            f"a model with `label_input={model.labels.share}` reads training labels and cannot be exported; train with "
+            "`label_input=0`"
+        )
+    blocks = cast(list[LazyBlock], list(model.blocks))
+    narrow = blocks[0].narrow
+    return {
+        "kind": "blocks",
+        "in_channels": model.first.weight.shape[0],
+        "channels": model.first.weight.shape[1],
+        "out_channels": model.last.weight.shape[1],
+        "num_blocks": len(blocks),
+        "norm": _norm_of([model.norm]),
+        "view_channels": None if narrow is None else narrow.weight.shape[1],
+        "views": [_describe_propagation(cast(Diffusion, far)) for far in blocks[0].far],
+    }
+
+
+def _describe_propagation(found: Propagation) -> dict[str, Any]:
+    if isinstance(found, NoPropagation):
+        return {"alpha": 1.0, "sign": 1, "steps": 0, "tolerance": 0.0}
+    assert isinstance(found, Diffusion)
+    return {"alpha": found.alpha, "sign": found.sign, "steps": found.eval_layers, "tolerance": found.eval_tolerance}
+
+
+def _norm_of(norms: Iterable[nn.Module]) -> str:
+    first = next(iter(norms), None)
+    return "batch" if isinstance(first, nn.BatchNorm1d) else "layer" if isinstance(first, nn.LayerNorm) else "none"
 
 
 def _sizes(shapes: list[Any]) -> list[int]:

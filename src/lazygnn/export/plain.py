@@ -12,6 +12,7 @@ predictions: `python model.py graph.npz predictions.npy`.
 """
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn.functional import gelu
 
 
 class Affine(nn.Module):
@@ -58,31 +60,112 @@ class MLP(nn.Module):
         return out
 
 
+class Spread:
+    """`x <- +-(1 - alpha) A x + alpha x_in`: a number of steps, or to the fixed point, within a tolerance."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.alpha, self.sign = description["alpha"], description["sign"]
+        self.steps, self.tolerance = description["steps"], description["tolerance"]
+
+    def __call__(self, x_in: Tensor, adj: Tensor) -> Tensor:
+        """Spreads the rows over the graph."""
+        if self.steps is None:
+            return self.solve(x_in, adj)
+        x = x_in
+        for _ in range(self.steps):
+            x = self.step(x, x_in, adj)
+        return x
+
+    def step(self, x: Tensor, x_in: Tensor, adj: Tensor) -> Tensor:
+        """Takes one step."""
+        out: Tensor = self.sign * (1 - self.alpha) * (adj @ x) + self.alpha * x_in
+        return out
+
+    def solve(self, x_in: Tensor, adj: Tensor) -> Tensor:
+        """Finds the fixed point by Chebyshev iteration, which takes as many products as the tolerance needs."""
+        rho, x, before, omega = 1 - self.alpha, x_in, x_in, 2.0
+        most = math.ceil(math.acosh(1 / self.tolerance) / math.acosh(1 / rho)) if rho else 1
+        for taken in range(most):
+            image = self.step(x, x_in, adj)
+            if taken % 4 == 0 and (image - x).norm() <= self.alpha * self.tolerance * x_in.norm():
+                break
+            if taken:
+                omega = 1 / (1 - rho**2 * omega / 4)
+                image = torch.lerp(before, image, omega)
+            before, x = x, image
+        return x
+
+
 class Decoupled(nn.Module):
-    """An MLP, then `x <- (1 - alpha) A x + alpha x_in`: a number of steps, or until it does not change any more."""
+    """An MLP, then rows that are spread over the graph."""
 
     def __init__(self, description: dict[str, Any]) -> None:
         super().__init__()
         self.transform = MLP(description["sizes"], description["norm"])
         self.head = Affine(*description["head"]) if description["head"] else None
-        self.alpha, self.steps = description["alpha"], description["steps"]
-        self.tolerance = description["tolerance"]
+        self.spread = Spread(description)
 
     def forward(self, x: Tensor, adj: Tensor) -> Tensor:
         """Returns the outputs of every node."""
-        x = self.propagate(self.transform(x), adj)
+        x = self.spread(self.transform(x), adj)
         return x if self.head is None else self.head(x)
 
-    def propagate(self, x_in: Tensor, adj: Tensor) -> Tensor:
-        """Spreads the rows over the graph."""
-        x, taken = x_in, 0
-        while self.steps is None or taken < self.steps:
-            before, x, taken = x, (1 - self.alpha) * (adj @ x) + self.alpha * x_in, taken + 1
-            if self.steps is None:
-                error = (x - before).norm() * (1 - self.alpha) / self.alpha
-                if error <= self.tolerance * x_in.norm():
-                    break
-        return x
+
+class Block(nn.Module):
+    """`h + W_2 gelu(W_1 [u, A v, P_1 v, ...])` with `u = norm(h)` and `v = u W_v`, or `v = u`; every `P` spreads."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        super().__init__()
+        channels, narrow = description["channels"], description["view_channels"]
+        self.views = [Spread(view) for view in description["views"]]
+        self.norm = make_norm(description["norm"], channels)
+        self.narrow = None if narrow is None else Affine(channels, narrow, bias=False)
+        self.first = Affine(channels + (1 + len(self.views)) * (narrow or channels), channels)
+        self.last = Affine(channels, channels)
+
+    def forward(self, h: Tensor, adj: Tensor) -> Tensor:
+        """Computes every node."""
+        u = self.norm(h)
+        v = u if self.narrow is None else self.narrow(u)
+        seen = torch.cat((u, adj @ v, *(spread(v, adj) for spread in self.views)), dim=1)
+        out: Tensor = h + self.last(gelu(self.first(seen)))
+        return out
+
+
+class Blocks(nn.Module):
+    """`W_out norm(h)` after the blocks, from `h = gelu(W_in x)`."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        super().__init__()
+        channels = description["channels"]
+        self.first = Affine(description["in_channels"], channels)
+        self.blocks = nn.ModuleList(Block(description) for _ in range(description["num_blocks"]))
+        self.norm = make_norm(description["norm"], channels)
+        self.last = Affine(channels, description["out_channels"])
+
+    def forward(self, x: Tensor, adj: Tensor) -> Tensor:
+        """Returns the outputs of every node."""
+        h = gelu(self.first(x))
+        for block in self.blocks:
+            h = block(h, adj)
+        out: Tensor = self.last(self.norm(h))
+        return out
+
+
+class Mixture(nn.Module):
+    """The weighted average of several networks."""
+
+    weights: Tensor
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(make_body(each) for each in description["models"])
+        self.register_buffer("weights", torch.empty(len(self.models)))
+
+    def forward(self, x: Tensor, adj: Tensor) -> Tensor:
+        """Returns the outputs of every node; a network of weight 0 is skipped."""
+        used = zip(self.weights.tolist(), self.models, strict=True)
+        return torch.stack([weight * model(x, adj) for weight, model in used if weight]).sum(dim=0)
 
 
 class GCNLayer(nn.Module):
@@ -140,7 +223,7 @@ class Network(nn.Module):
     def __init__(self, description: dict[str, Any]) -> None:
         super().__init__()
         self.description = description
-        self.body = Decoupled(description) if description["kind"] == "decoupled" else Stack(description)
+        self.body = make_body(description)
 
     def forward(self, x: Tensor, edges: Tensor, weight: Tensor | None = None) -> Tensor:
         """Returns the outputs of every node, [N, C].
@@ -150,8 +233,8 @@ class Network(nn.Module):
             edges: Pairs of nodes, [2, M]; directions do not matter, and repeated edges count once.
             weight: Weights of the edges, [M].
         """
-        if x.dim() != 2 or x.shape[1] != self.description["sizes"][0]:
-            raise ValueError(f"`x` has shape {tuple(x.shape)}; give [nodes, {self.description['sizes'][0]}]")
+        if x.dim() != 2 or x.shape[1] != self.description["in_channels"]:
+            raise ValueError(f"`x` has shape {tuple(x.shape)}; give [nodes, {self.description['in_channels']}]")
         if self.description["normalize_features"]:
             x = x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12)
         make = mean_of_neighbors if self.description["kind"] == "sage" else normalized_adjacency
@@ -169,6 +252,13 @@ class Network(nn.Module):
         if task == "single-label":
             return outputs.softmax(dim=-1)
         return outputs.sigmoid() if task == "multi-label" else outputs
+
+
+def make_body(description: dict[str, Any]) -> nn.Module:
+    """Makes a network with empty weights from its description."""
+    kinds: dict[str, Any] = {"decoupled": Decoupled, "blocks": Blocks, "mixture": Mixture, "gcn": Stack, "sage": Stack}
+    made: nn.Module = kinds[description["kind"]](description)
+    return made
 
 
 def make_norm(kind: str, channels: int) -> nn.Module:

@@ -125,7 +125,7 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
             input_dropout=options.input_dropout,
         )
         if kind == "mlp":
-            return Decoupled(transform, NoPropagation())
+            return Decoupled(transform, NoPropagation(), scratch=options.scratch(place))
         propagation = far(abs(options.alphas[0]), outputs, "decoupled", halo_inputs=False)
         return Decoupled(transform, propagation, scratch=options.scratch(place))
 
@@ -145,7 +145,7 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
     )
     # the model that overfits least is the last
     others = [beside(kind) for kind in get_args(Beside) if kind in options.beside]
-    return Mixture([stack, *others]) if others else stack
+    return Mixture([stack, *others], scratch=options.scratch(place)) if others else stack
 
 
 def make_loader(options: LazyGNNDeepOptions, cut: Cut, place: Place) -> Loader:

@@ -83,12 +83,15 @@ class LazyStack(Model):
     @torch.no_grad()
     def infer(self, graph: Graph) -> Tensor:
         """Returns the exact outputs of every node, [N, C], on the device of the graph, block by block."""
-        adj = graph.adj.to(self.device)
         with evaluating(self):
-            h = self._enter_all(graph)
-            for block in cast(list[LazyBlock], list(self.blocks)):
-                h = block.infer(h, adj, scratch=self.scratch)
-            return by_rows(self._leave, self.device, h)
+            return by_rows(self._leave, self.device, self._after_blocks(graph))
+
+    @torch.no_grad()
+    def embed(self, graph: Graph) -> Tensor:
+        """Returns the exact input of the last layer for every node, [N, H], on the device of the graph."""
+        with evaluating(self):
+            h = self._after_blocks(graph)
+            return by_rows(self.norm, self.device, h, allocate=lambda *_: h)
 
     @torch.no_grad()
     def diagnose(self, graph: Graph) -> dict[str, float]:
@@ -118,9 +121,17 @@ class LazyStack(Model):
             h = block(h, batch)
         return self._leave(h), weight
 
+    def _after_blocks(self, graph: Graph) -> Tensor:
+        """Computes the output of the last block for every node, block by block, [N, H]."""
+        adj, h = graph.adj.to(self.device), self._enter_all(graph)
+        for block in cast(list[LazyBlock], list(self.blocks)):
+            h = block.infer(h, adj, scratch=self.scratch)
+        return h
+
     def _enter_all(self, graph: Graph) -> Tensor:
         allocate, labels = on_disk(self.scratch, "stack"), self.labels
-        if labels is None:
+        # a graph to predict on need not have labels to show
+        if labels is None or "train" not in graph.masks:
             return by_rows(self._enter, self.device, graph.x, allocate=allocate)
 
         def enter(x: Tensor | Csr, y: Tensor, shown: Tensor) -> Tensor:

@@ -6,6 +6,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph
+from lazygnn.history import on_disk
+from lazygnn.inference import by_rows
 from lazygnn.model import Model
 from lazygnn.task import Task
 
@@ -30,15 +33,17 @@ class Mixture(Model):
 
     Args:
         models: Two or more, with the same outputs; the one that overfits least is the last.
+        scratch: Folder for the embeddings of all nodes, if these do not fit in memory.
     """
 
     weights: Tensor
 
-    def __init__(self, models: Sequence[Model]) -> None:
+    def __init__(self, models: Sequence[Model], *, scratch: Path | None = None) -> None:
         super().__init__()
         if not isinstance(models, Sequence) or len(models) < 2 or not all(isinstance(each, Model) for each in models):
             raise ConfigError(wrong_type("models", models, "give a list of two or more `Model`"))
         self.models = nn.ModuleList(models)
+        self.scratch = scratch
         self.replayable = all(model.replayable for model in models)
         self.register_buffer("weights", torch.full((len(models),), 1 / len(models)))
 
@@ -79,6 +84,18 @@ class Mixture(Model):
             best = last
         self.weights.copy_(torch.tensor(best))
         return _average(outputs, best)
+
+    @torch.no_grad()
+    def embed(self, graph: Graph) -> Tensor:
+        """Returns the values that the last layers read, side by side, [N, H]; a model of weight 0 is skipped."""
+        parts = [model.embed(graph) for w, model in zip(self.weights.tolist(), self, strict=True) if w]
+        if len(parts) == 1:
+            return parts[0]
+
+        def beside(*rows: Tensor) -> Tensor:
+            return torch.cat(rows, dim=1)
+
+        return by_rows(beside, parts[0].device, *parts, allocate=on_disk(self.scratch, "mixture"))
 
     @torch.no_grad()
     def diagnose(self, graph: Graph) -> dict[str, float]:
