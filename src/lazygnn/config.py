@@ -80,6 +80,10 @@ class TrainerOptions(Options):
     standardize_targets: bool = Field(
         True, description="learn regression targets with mean 0 and deviation 1; predictions stay in their own units"
     )
+    standardize_features: Literal["auto", "on", "off"] = Field(
+        "auto",
+        description="scale columns of features to mean 0 and deviation 1; auto does so where scales are very different",
+    )
     precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="arithmetic of a training step")
     cuda_graphs: Literal["auto", "off"] = Field("auto", description="replay repeated training steps on a GPU")
     compile: bool = Field(False, description="compile the MLP with `torch.compile` on a GPU")

@@ -11,8 +11,12 @@ import torch
 from safetensors.torch import load_file
 
 from lazygnn import commands
+from lazygnn.commands.exporting import export_run
+from lazygnn.commands.loading import load_run
 from lazygnn.config import Config
+from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphError, LockedError
+from lazygnn.export import plain
 from lazygnn.graph import Graph
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.environment import describe_environment
@@ -153,6 +157,60 @@ def test_large_numbers_are_learned_standardized_and_scored_in_their_own_units(
     assert "standardized" not in capsys.readouterr().err
     assert "target_center" not in json.loads((tmp_path / "plain" / "chosen.json").read_text())
     assert scores(commands.evaluate_run(tmp_path / "plain", device="cpu")) == scores(plain)
+
+
+def test_features_of_very_different_scales_are_standardized_wherever_the_run_is_used(
+    tmp_path: Path, block_arrays: Arrays, configure: Configure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x = block_arrays["x"] * np.array([1.0, 1e3, 1e5]) + np.array([0, 0, 1e6])
+    data = tmp_path / "mixed.npz"
+    np.savez(data, **block_arrays | {"x": x})
+    config = configure(data, "gcn", epochs=20, lr=0.05, checkpoint_every=1)
+    result = commands.train(config, tmp_path / "run")
+    said = "features are standardized, 3 of 3 columns, since their scales are very different"
+    assert said in capsys.readouterr().err.replace("\n", " ")
+    run = Run.open(tmp_path / "run")
+    scale = run.feature_scale()
+    assert scale is not None
+    np.testing.assert_allclose(scale.center, x.astype(np.float32).mean(axis=0, dtype=np.float64))
+    assert run.chosen()["standardize_features"] == "on"
+    assert scores(commands.evaluate_run(tmp_path / "run", device="cpu")) == scores(result)
+    expected, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    # a part of the graph has other means, but is scaled as the whole
+    np.savez(tmp_path / "two.npz", edge_index=np.array([[0, 1], [1, 0]]), x=x[:2])
+    alone, _, _ = commands.predict_run(tmp_path / "run", tmp_path / "two.npz", device="cpu")
+    loaded = load_run(tmp_path / "run", device="cpu")
+    torch.testing.assert_close(loaded.outputs(), expected)
+    torch.testing.assert_close(loaded.outputs(load_graph(tmp_path / "two.npz")), alone)
+    assert float(alone.abs().max()) < 10 * float(expected.abs().max())
+    export_run(tmp_path / "run", tmp_path / "out")
+    edges = torch.from_numpy(block_arrays["edge_index"])
+    outputs = plain.load(tmp_path / "out")(torch.from_numpy(x).float(), edges)
+    torch.testing.assert_close(outputs, expected, rtol=1e-5, atol=1e-5)
+    # fine-tuning keeps the scale, also on another graph
+    np.savez(data, **block_arrays | {"x": 3 * x})
+    tuned = commands.fine_tune(tmp_path / "run", {"epochs": 1}, tmp_path / "tuned", device="cpu", quiet=True)
+    assert (tmp_path / "tuned" / "features.json").read_bytes() == (tmp_path / "run" / "features.json").read_bytes()
+    assert scores(commands.evaluate_run(tmp_path / "tuned", device="cpu")) == scores(tuned)
+    with pytest.raises(ConfigError, match=r"is off, but the weights in `.*run` were trained with on; omit it"):
+        commands.fine_tune(tmp_path / "run", {"standardize_features": "off"}, tmp_path / "no", device="cpu", quiet=True)
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_its_features_as_they_are(
+    tmp_path: Path, block_arrays: Arrays, configure: Configure, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "mixed.npz", **block_arrays | {"x": block_arrays["x"] * 1e4})
+    config = configure(tmp_path / "mixed.npz", "gcn", epochs=2, standardize_features="off")
+    commands.train(config, tmp_path / "run")
+    assert "standardized" not in capsys.readouterr().err
+    stored = json.loads((tmp_path / "run" / CONFIG).read_text())
+    del stored["trainer"]["standardize_features"]
+    (tmp_path / "run" / CONFIG).write_text(json.dumps(stored))
+    before = commands.predict_run(tmp_path / "run", device="cpu")[0]
+    result = commands.resume(tmp_path / "run", epochs=3, quiet=True)
+    assert not (tmp_path / "run" / "features.json").exists()
+    assert result["epochs"] == 3
+    assert before.isfinite().all()
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ HEAVY = (
 )
 
 LOWEST = {"errors", "files", "ops", "config", "task", "checks", "fixed_point", "inference", "tunable"}
-GRAPHS = LOWEST | {"graph", "batch", "model", "history", "partitioning", "transforms"}
+GRAPHS = LOWEST | {"graph", "batch", "model", "history", "partitioning", "transforms", "feature_scale"}
 LIBRARY = GRAPHS | {"propagation", "models", "loader", "tables", "data"}
 # from the lowest layer to the highest: the parts that a part may import besides itself
 MAY_IMPORT: dict[str, set[str]] = {
@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "graph": LOWEST,
     "partitioning": LOWEST | {"graph"},
     "transforms": LOWEST | {"graph"},
+    "feature_scale": LOWEST | {"graph"},
     "correct_smooth": LOWEST | {"graph"},
     "batch": LOWEST | {"graph"},
     "model": LOWEST | {"graph", "batch"},
@@ -54,7 +55,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": GRAPHS | {"tables"},
     "methods": LIBRARY,
     "training": {"batch", "graph", "model", "history", "propagation", "config", "task", "errors", "files", "ops"},
-    "run": {"batch", "graph", "model", "history", "config", "task", "errors", "files", "ops", "training"},
+    "run": {
+        "batch",
+        "graph",
+        "feature_scale",
+        "model",
+        "history",
+        "config",
+        "task",
+        "errors",
+        "files",
+        "ops",
+        "training",
+    },
     "reports": {"graph", "task", "errors", "ops", "training"},
     "export": set(),
     "tuning": LIBRARY | {"methods", "training"},

@@ -57,6 +57,7 @@ def describe_model(run: LoadedRun) -> dict[str, Any]:
         "class_names": None if run.graph.class_names is None else list(run.graph.class_names),
         "center": run.model.target_center.tolist() if isinstance(run.model, Standardized) else None,
         "scale": run.model.target_scale.tolist() if isinstance(run.model, Standardized) else None,
+        "feature_scale": None if run.feature_scale is None else run.feature_scale.record(),
         "normalize_features": method_options(run.config).normalize_features,
         "method": run.config.method,
         "dataset": run.graph.name,

@@ -10,6 +10,7 @@ from torch import Tensor
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.config import Config
 from lazygnn.errors import ConfigError, GraphError, wrong_type
+from lazygnn.feature_scale import FeatureScale
 from lazygnn.graph import Graph, check_graph, without_warnings
 from lazygnn.methods import place_graph, read_config
 from lazygnn.model import Model
@@ -29,6 +30,7 @@ class LoadedRun:
         model: The model with the best weights, on `device`.
         graph: The graph of training, as it was loaded.
         device: The compute device.
+        feature_scale: The scale that features are standardized with; `None` if they are used as they are.
     """
 
     path: Path
@@ -36,6 +38,7 @@ class LoadedRun:
     model: Model
     graph: Graph
     device: torch.device
+    feature_scale: FeatureScale | None = None
 
     def outputs(self, graph: Graph | None = None) -> Tensor:
         """Returns the outputs of every node of the run's graph, or of another one with the same features, [N, C]."""
@@ -59,7 +62,7 @@ class LoadedRun:
 
     def _placed(self, graph: Graph | None) -> Graph:
         graph = self.graph if graph is None else fitting(graph, self.graph)
-        return place_graph(self.config, graph, self.device)
+        return place_graph(self.config, graph, self.device, self.feature_scale)
 
 
 def load_run(path: Path | str, *, device: str = "auto", root: str | None = None) -> LoadedRun:
@@ -88,7 +91,7 @@ def load_run(path: Path | str, *, device: str = "auto", root: str | None = None)
     with without_warnings():
         graph = reload_graph(config, root)
     model, _ = restore_model(run, weights, graph, chosen)
-    return LoadedRun(run.path, config, model, graph, chosen)
+    return LoadedRun(run.path, config, model, graph, chosen, run.feature_scale())
 
 
 def fitting(graph: Graph, trained_on: Graph) -> Graph:

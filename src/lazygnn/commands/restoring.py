@@ -46,7 +46,7 @@ def reload_graph(config: Config, root: str | None) -> Graph:
 def restore_model(run: Run, weights: dict[str, Tensor], graph: Graph, device: torch.device) -> tuple[Model, Graph]:
     """Builds the model of a run with its weights; returns it with the graph as the model takes it."""
     config = run.config(read_config)
-    graph = place_graph(config, graph, device)
+    graph = place_graph(config, graph, device, run.feature_scale())
     model = build_model(config, graph, Place(device, run.path / HISTORIES, training=False))
     # known by its weights: earlier runs learned targets as they are
     if {"target_center", "target_scale"} <= weights.keys():

@@ -16,6 +16,7 @@ from lazygnn.commands.result import make_result
 from lazygnn.config import Config, check_options
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, reason
+from lazygnn.feature_scale import FeatureScale
 from lazygnn.files import discard
 from lazygnn.graph import Graph
 from lazygnn.methods import build, read_config
@@ -66,7 +67,11 @@ def train(
     device = choose_device(config.device)
     graph = load_graph(config.dataset, config.root) if graph is None else graph
     config = with_absolute_paths(config)
-    weights = None if init_from is None else Run.open(init_from).load_weights()
+    weights, scale = None, None
+    if init_from is not None:
+        earlier = Run.open(init_from)
+        weights, scale = earlier.load_weights(), earlier.feature_scale()
+        config = _scaling_alike(config, earlier, scale)
     path = new_folder(config, str(config.seed)) if out is None else out
     check_unused(path)
     with locked(path):
@@ -74,6 +79,8 @@ def train(
         run = Run.create(path, config, weights)
         try:
             check_inputs(run, graph, device)
+            if scale is not None:
+                run.save_feature_scale(scale)
             trainer = _make_trainer(run, config, graph, device)
         except BaseException:
             # nothing has been trained yet, and the folder would be refused by a second attempt
@@ -154,17 +161,40 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
     if config.trainer.logger == "tensorboard":
         require_tensorboard()
     torch.manual_seed(config.seed)
-    built = build(config, graph, device, folder=run.path / HISTORIES, cache=default_cache())
+    scale = run.feature_scale()
+    if scale is None and run.chosen():
+        # the run was started with features as they are
+        config = _with_scaling(config, "off")
+    built = build(config, graph, device, folder=run.path / HISTORIES, cache=default_cache(), feature_scale=scale)
+    if built.feature_scale is not None:
+        run.save_feature_scale(built.feature_scale)
     if (weights := run.load_initial()) is not None:
         _load_initial(built.model, weights)
     trainer = Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
     metric, _ = find_metric(config.trainer.metric, built.graph.task)
     # on a GPU, whether a step is replayed is decided batch by batch
     replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
-    scale = _target_scale(built.model)
-    run.save_chosen({"device": str(device), "metric": metric} | replay | scale | config.model.chosen())
+    features = {"standardize_features": "off" if built.feature_scale is None else "on"}
+    chosen = {"device": str(device), "metric": metric} | replay | features | _target_scale(built.model)
+    run.save_chosen(chosen | config.model.chosen())
     run.save_environment(describe_environment())
     return trainer
+
+
+def _scaling_alike(config: Config, earlier: Run, scale: FeatureScale | None) -> Config:
+    """Returns a configuration that takes features as the weights of an earlier run do; refuses another choice."""
+    choice, needed = config.trainer.standardize_features, "off" if scale is None else "on"
+    if choice not in ("auto", needed):
+        raise ConfigError(
+            f"`standardize_features` is {choice}, but the weights in `{earlier.path}` were trained with {needed}; "
+            "omit it"
+        )
+    return _with_scaling(config, needed)
+
+
+def _with_scaling(config: Config, choice: str) -> Config:
+    trainer = check_options(type(config.trainer), {**config.trainer.model_dump(), "standardize_features": choice})
+    return config.model_copy(update={"trainer": trainer})
 
 
 def extended(config: Config, epochs: int, path: Path) -> Config:
@@ -229,6 +259,12 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool, curves: boo
             progress.note(
                 "targets are standardized in training; predictions and scores stay in their own units "
                 "(`standardize_targets=false` turns this off)"
+            )
+        if (features := run.feature_scale()) is not None and trainer.epoch == 0:
+            why = ", since their scales are very different" if config.trainer.standardize_features == "auto" else ""
+            progress.note(
+                f"features are standardized, {features.num_scaled} of {len(features.center)} columns{why} "
+                "(`standardize_features=off` turns this off)"
             )
         try:
             trainer.run()

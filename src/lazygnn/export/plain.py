@@ -235,6 +235,9 @@ class Network(nn.Module):
         """
         if x.dim() != 2 or x.shape[1] != self.description["in_channels"]:
             raise ValueError(f"`x` has shape {tuple(x.shape)}; give [nodes, {self.description['in_channels']}]")
+        if (features := self.description["feature_scale"]) is not None:
+            center, scale = (torch.tensor(features[name], dtype=torch.float64) for name in ("center", "scale"))
+            x = ((x.double() - center.to(x.device)) / scale.to(x.device)).float()
         if self.description["normalize_features"]:
             x = x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12)
         make = mean_of_neighbors if self.description["kind"] == "sage" else normalized_adjacency

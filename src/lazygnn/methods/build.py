@@ -9,6 +9,7 @@ import torch
 from lazygnn.batch import Loader
 from lazygnn.config import Config
 from lazygnn.errors import ConfigError, wrong_type
+from lazygnn.feature_scale import FeatureScale, choose_scale
 from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import Cut, MethodOptions, Place
 from lazygnn.methods.recipes import find_method
@@ -22,11 +23,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Built:
-    """A model, the loader of its training batches, and the graph as the model takes it."""
+    """A model, the loader of its training batches, and the graph as the model takes it.
+
+    Attributes:
+        model: The model.
+        loader: The loader of its training batches.
+        graph: The graph as the model takes it; features may be scaled.
+        feature_scale: The scale of the features; `None` if they are as they were.
+    """
 
     model: Model
     loader: Loader
     graph: Graph
+    feature_scale: FeatureScale | None = None
 
 
 def build(
@@ -36,6 +45,7 @@ def build(
     *,
     folder: Path | None = None,
     cache: Path | None = None,
+    feature_scale: FeatureScale | None = None,
 ) -> Built:
     """Builds the model and the loader of a configuration. Torch's global generator initializes the weights.
 
@@ -45,6 +55,7 @@ def build(
         device: The compute device; `auto` is a GPU if there is one.
         folder: For histories on disk.
         cache: Folder of partitions, read and written.
+        feature_scale: That of an earlier graph; by default `standardize_features` decides.
 
     Examples:
         >>> from lazygnn import build, resolve
@@ -61,10 +72,13 @@ def build(
     compute_dtype = torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
     place = Place(choose_device(device), folder, compute_dtype=compute_dtype)
     options.check(place.device)
+    if feature_scale is None:
+        choice = config.trainer.standardize_features
+        feature_scale = choose_scale(graph, choice, normalized=options.normalize_features)
     parts = options.find_parts(graph, cache)
     graph = graph if parts is None else graph.permute(parts.order)
     ptr = torch.tensor([0, graph.num_nodes]) if parts is None else parts.ptr
-    graph = place_graph(config, graph, place.device)
+    graph = place_graph(config, graph, place.device, feature_scale)
     loader = method.loader(options, Cut(graph, ptr, config.seed), place)
     model = build_model(config, graph, place)
     if config.trainer.epochs > 0 and not list(model.parameters()):
@@ -72,7 +86,7 @@ def build(
     method.link(model, loader)
     if config.trainer.standardize_targets and graph.task.kind == "regression" and list(model.parameters()):
         model = Standardized.fit(model, graph).to(place.device)
-    return Built(model, loader, graph)
+    return Built(model, loader, graph, feature_scale)
 
 
 def build_model(config: Config, graph: Graph, place: Place) -> Model:
@@ -89,9 +103,10 @@ def build_model(config: Config, graph: Graph, place: Place) -> Model:
     return model
 
 
-def place_graph(config: Config, graph: Graph, device: torch.device) -> Graph:
-    """Returns the graph as a method takes it: features normalized, moved unless kept on the host, then prepared."""
+def place_graph(config: Config, graph: Graph, device: torch.device, feature_scale: FeatureScale | None = None) -> Graph:
+    """Returns the graph as a method takes it: features scaled, moved unless kept on the host, then prepared."""
     options = method_options(config)
+    graph = graph if feature_scale is None else feature_scale.apply(graph)
     graph = row_normalize(graph) if options.normalize_features else graph
     graph = graph if options.keeps_features_on_host else graph.to(device)
     return find_method(config.method).prepare(options, graph)

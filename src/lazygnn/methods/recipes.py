@@ -121,7 +121,11 @@ def resolve(
     _check_owner(values, method)
     if use_recipe and graph is not None and recipe_for(method, dataset) != recipe_for(method, dataset, graph=graph):
         _warn_of_name(dataset, graph)
-    chosen = recipe(method, dataset if use_recipe else "default", graph=graph, values=values) | dict(values)
+    chosen = recipe(method, dataset if use_recipe else "default", graph=graph, values=values)
+    if _is_known(dataset, graph):
+        # published values are for the features as they are
+        chosen = {"standardize_features": "off"} | chosen
+    chosen |= dict(values)
     groups = split_options(chosen, {"trainer": TrainerOptions, "model": options})
     # only what the user set is refused: a recipe may set more than a run needs
     for name, reason in groups["model"].ignored().items():
@@ -183,6 +187,11 @@ def _warn_of_name(dataset: str, graph: Graph) -> None:
         f"features and {graph.task.num_outputs} outputs instead of {nodes:,} nodes{known} and {outputs} outputs; "
         "its recipe is not used"
     )
+
+
+def _is_known(dataset: str, graph: Graph | None) -> bool:
+    name = Path(dataset).stem
+    return name in _SIZES and (graph is None or _has_size_of(name, graph))
 
 
 def _has_size_of(name: str, graph: Graph) -> bool:

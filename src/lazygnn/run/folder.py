@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError, reason
+from lazygnn.feature_scale import FeatureScale
 from lazygnn.files import write_file
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.claim import check_unused, make_folder
@@ -26,6 +27,8 @@ CHECKPOINTS, HISTORIES, CHOSEN, REPORT = "checkpoints", "histories", "chosen.jso
 INITIAL = "initial.safetensors"
 # the graph and the threads that training was started with
 INPUTS = "inputs.json"
+# the scale that features are standardized with
+FEATURES = "features.json"
 # in the metadata of a file of weights
 _DIGEST = "sha256"
 # in a folder of several runs
@@ -96,6 +99,15 @@ class Run:
     def inputs(self) -> dict[str, Any]:
         """Reads what the run was started on; empty before its start, and for runs of earlier versions."""
         return read_json(self.path / INPUTS) if (self.path / INPUTS).is_file() else {}
+
+    def save_feature_scale(self, scale: FeatureScale) -> None:
+        """Writes the scale that features are standardized with."""
+        self._write_json(FEATURES, scale.record())
+
+    def feature_scale(self) -> FeatureScale | None:
+        """Reads the scale that features are standardized with; `None` if they are used as they are."""
+        path = self.path / FEATURES
+        return FeatureScale.read(read_json(path), str(path)) if path.is_file() else None
 
     def change_config(self, config: Config) -> None:
         """Replaces the configuration of a run that is to be trained longer; its result is not valid any more."""
