@@ -19,6 +19,8 @@ from lazygnn.ops import Csr, to_tensor
 from lazygnn.task import METRICS, Task
 
 Array = np.ndarray | Tensor
+# rows that are checked at a time, since a check takes as much memory as its rows
+_BLOCK_ROWS = 65_536
 
 
 def rises(ptr: Array, stop: int, *, by: int = 0) -> bool:
@@ -99,9 +101,10 @@ def _check_csr(x: Csr) -> None:
 
 
 def _check_columns(x: Tensor | Csr) -> None:
-    finite = x.value.isfinite() if isinstance(x, Csr) else x.isfinite()
-    if bool(finite.all()):
+    values = x.value if isinstance(x, Csr) else x
+    if all(bool(rows.isfinite().all()) for rows in values.split(_BLOCK_ROWS)):
         return
+    finite = values.isfinite()
     columns = x.col[~finite] if isinstance(x, Csr) else (~finite).nonzero()[:, 1]
     wrong = x.value[~finite] if isinstance(x, Csr) else x[~finite]
     found = columns.unique().tolist()

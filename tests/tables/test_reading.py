@@ -6,8 +6,8 @@ import pyarrow.parquet
 import pytest
 
 from lazygnn.errors import ConfigError, GraphError
-from lazygnn.tables.reading import BLOCK_BYTES, CsvSource, decode, open_table, read_columns, require_columns
-from tests.tables.helpers import open_text, write
+from lazygnn.tables.reading import BLOCK_BYTES, CsvSource, decode, open_table, require_columns
+from tests.tables.helpers import open_text, read_columns, write
 
 TABLE = pa.table({"a": ["x", "y"], "b": [1, 2]})
 
@@ -83,8 +83,6 @@ def test_places_are_lines(tmp_path: Path) -> None:
     [
         ("a,b\n1\n", r"nodes.csv`, line 2: the row has 1 values for 2 columns"),
         ('a,b\n1,"2\n3,4\n5,6\n', r"nodes.csv`, line 2: a quote is not closed"),
-        ("a,b\n", r"nodes.csv` has no rows; give at least one"),
-        ("a,b", r"nodes.csv` has no rows"),
         ("a,a\n1,2\n", r"nodes.csv`, line 1: the column `a` is there twice; rename one of them"),
         (",a\n0,2\n", r"nodes.csv`, line 1: column 1 has no name; name it, or write the table without an index"),
     ],

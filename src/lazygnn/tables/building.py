@@ -11,10 +11,10 @@ import torch
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph, without_warnings
 from lazygnn.tables.describing import count_facts, note_edges, note_features, note_guesses, note_labels
-from lazygnn.tables.encoding import encode_columns, fit_columns
+from lazygnn.tables.encoding import encode_columns, fit_columns, read_nodes, summaries
 from lazygnn.tables.linking import Edges, index_nodes, read_edges
 from lazygnn.tables.options import TableOptions
-from lazygnn.tables.reading import Source, Tell, open_table, read_columns
+from lazygnn.tables.reading import Source, Tell, open_table
 from lazygnn.tables.roles import NodeRoles, edge_roles, node_roles
 from lazygnn.tables.schema import Schema, Target
 from lazygnn.tables.splitting import Masks, split_by_column, split_by_shares, split_by_time
@@ -64,15 +64,17 @@ def import_tables(
     if like is not None:
         options = _like(options, like, node_table)
     roles, ends = node_roles(node_table, options), edge_roles(edge_table, options)
-    wanted = [column for column in node_table.columns if column not in roles.ignored]
-    table = read_columns(node_table, wanted, _told(progress, node_table))
+    kept = [column for column in node_table.columns if column not in (*roles.ignored, *roles.features)]
+    summarized = summaries(node_table, roles.features, options) if like is None else []
+    table = read_nodes(node_table, kept, summarized, _told(progress, node_table, end=0.5))
     index = index_nodes(node_table, table, roles.id)
-    columns = fit_columns(node_table, table, roles.features, options) if like is None else like.columns
+    columns = fit_columns(summarized) if like is None else like.columns
     if not columns and not options.structural:
         raise ConfigError(
             f"{node_table.name} has no columns of features; add features of the graph itself with `--structural`"
         )
-    x, missing, unknown = encode_columns(node_table, table, columns)
+    encoded = encode_columns(node_table, columns, len(index), _told(progress, node_table, start=0.5))
+    x = encoded.x
     target = _target(node_table, table, roles, options, like)
     y = None if target is None else encode_target(node_table, table, target)
     masks, split = _split(node_table, table, y, target, options)
@@ -100,7 +102,7 @@ def import_tables(
     notes = [
         *note_guesses(roles, ends),
         f"{len(index):,} nodes from {node_table.name}, with their ids in `{roles.id}`",
-        *note_features(schema, missing, unknown),
+        *note_features(schema, encoded.missing, encoded.unknown),
         *note_labels(graph, target, split),
         *note_edges(edge_table, ends, linked, graph),
     ]
@@ -128,8 +130,13 @@ def _like(options: TableOptions, schema: Schema, nodes: Source) -> TableOptions:
     )
 
 
-def _told(progress: Progress, source: Source) -> Tell:
-    return lambda done: progress(source.name.strip("`"), done, source.size)
+def _told(progress: Progress, source: Source, *, start: float = 0.0, end: float = 1.0) -> Tell:
+    """Shows a reading as a part of the progress of its table, from one share of it to another."""
+
+    def tell(done: int) -> None:
+        progress(source.name.strip("`"), round(start * source.size + (end - start) * done), source.size)
+
+    return tell
 
 
 def _target(

@@ -1,7 +1,7 @@
-"""What a column holds: numbers or categories. Dates and free text are refused, with the line and a remedy."""
+"""The values of a column as text or numbers. Errors name the line, the column and the value."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,14 +13,7 @@ from lazygnn.tables.reading import TEXT, Source, decode
 # text that stands for a missing value
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 LONGEST_NAME = 256
-_NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[iI]nf(inity)?)$"
-_CODE = r"^[+-]?0\d"
-_DECIMAL_COMMA = r"^[+-]?\d+,\d+$"
-_DATE = r"^(\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-](\d{4}|\d{2})( .*)?|\d{1,2}:\d{2}(:\d{2})?)$"
-# with more rows, values that are all different are not categories
-_FEW_ROWS = 20
-
-Kind = Literal["number", "category"]
+NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[iI]nf(inity)?)$"
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +24,13 @@ class Values:
         source: The table.
         name: The column.
         array: The values.
+        start: The row of the table that the first value is in.
     """
 
     source: Source
     name: str
     array: Any  # [N]
+    start: int = 0
 
     @property
     def is_text(self) -> bool:
@@ -44,7 +39,7 @@ class Values:
 
     def error(self, row: int, message: str) -> GraphError:
         """Returns an error that names the line, the column and the value."""
-        return GraphError(f"{self.source.place(row)}, column `{self.name}`: {show(self.array[row].as_py())} {message}")
+        return value_error(self.source, self.start + row, self.name, self.array[row].as_py(), message)
 
     def known(self) -> Any:
         """Returns the values that are not missing."""
@@ -54,7 +49,7 @@ class Values:
         """Returns the values as numbers, NaN for a missing one; refuses other text and values that are not finite."""
         array = self.array
         if self.is_text:
-            wrong = first(pc.invert(matches(array, _NUMBER)))
+            wrong = first(pc.invert(matches(array, NUMBER)))
             if wrong is not None:
                 raise self.error(wrong, "is not a number; correct it, or leave it empty")
             array = pc.cast(array, pa.float64())
@@ -67,88 +62,35 @@ class Values:
         """Returns the values as text; whole numbers have no decimal point."""
         if self.is_text:
             return self.array
-        numbers = self.array
-        whole = pc.all(pc.equal(numbers, pc.round(numbers))).as_py() and (pc.max(pc.abs(numbers)).as_py() or 0) < 2**53
-        return pc.cast(pc.cast(numbers, pa.int64()) if whole else numbers, TEXT)
+        whole = pc.and_(pc.equal(self.array, pc.round(self.array)), pc.less(pc.abs(self.array), 2.0**53))
+        integers = pc.cast(pc.cast(pc.if_else(whole, self.array, None), pa.int64()), TEXT)
+        return pc.if_else(whole, integers, pc.cast(self.array, TEXT))
 
 
-def read_values(source: Source, table: pa.Table, name: str, *, or_empty: bool = False) -> Values:
+def read_values(source: Source, table: pa.Table, name: str, *, start: int = 0, or_empty: bool = False) -> Values:
     """Returns a column as text or numbers, without surrounding spaces; refuses other types.
 
     Args:
         source: The table.
         table: Its columns in memory.
         name: The column.
+        start: The row that the first of these rows is.
         or_empty: Accepts a column whose values are all missing.
     """
-    values = Values(source, name, _plain(source, name, decode(table.column(name))))
+    values = Values(source, name, _plain(source, name, decode(table.column(name))), start)
     if not or_empty and values.array.null_count == len(values.array):
-        raise GraphError(f"{source.name}, column `{name}`: every value is missing; {_remedy(name)}")
+        raise nothing_known(source, name)
     return values
 
 
-def find_kind(values: Values, *, categorical: bool = False, numeric: bool = False, max_categories: int = 100) -> Kind:
-    """Decides whether a column of features holds numbers or categories.
-
-    Args:
-        values: The column.
-        categorical: Takes any values as categories.
-        numeric: Takes any values as numbers.
-        max_categories: Most categories.
-    """
-    if numeric or (not values.is_text and not categorical):
-        values.numbers()
-        return "number"
-    texts = values.texts()
-    known = texts.drop_null()
-    if not categorical:
-        refuse_dates(values)
-        share = _share(known, _NUMBER)
-        if share == 1 and not _share(known, _CODE):
-            values.numbers()
-            return "number"
-        if 0.5 <= share < 1:
-            row = first(pc.invert(matches(texts, _NUMBER)))
-            raise values.error(
-                int(row or 0),
-                f"is not a number, but {share:.0%} of the column are; correct it, or take all as categories with "
-                f"`--categorical {values.name}`",
-            )
-        if _share(known, _DECIMAL_COMMA) >= 0.5:
-            row = first(matches(texts, _DECIMAL_COMMA))
-            raise values.error(int(row or 0), "has a decimal comma; write numbers with a point")
-    count = pc.count_distinct(known).as_py()
-    unique = count == len(known) > _FEW_ROWS and not categorical
-    if count > max_categories or unique:
-        limit = "all are different" if unique else f"at most {max_categories} become categories (`--max-categories`)"
-        raise values.error(
-            int(first(pc.is_valid(texts)) or 0),
-            f"is one of {count:,} different texts, and {limit}; {_remedy(values.name)}",
-        )
-    refuse_long(values, "a category")
-    return "category"
+def nothing_known(source: Source, name: str) -> GraphError:
+    """Returns the error for a column without any value."""
+    return GraphError(f"{source.name}, column `{name}`: every value is missing; {ignoring(name)}")
 
 
-def refuse_dates(values: Values) -> None:
-    """Refuses a column that is mostly dates or times."""
-    if values.is_text and _share(values.known(), _DATE) >= 0.5:
-        row = first(matches(values.array, _DATE))
-        raise values.error(int(row or 0), f"is a date; turn it into a number, such as days, or {_remedy(values.name)}")
-
-
-def refuse_long(values: Values, what: str) -> None:
-    """Refuses text that is too long for a name."""
-    if values.is_text:
-        row = first(pc.greater(pc.utf8_length(values.array), LONGEST_NAME))
-        if row is not None:
-            raise values.error(
-                row, f"is too long for {what}, at most {LONGEST_NAME} characters; {_remedy(values.name)}"
-            )
-
-
-def looks_numeric(values: Values) -> bool:
-    """Returns whether all known values are numbers and none is a code with a leading zero."""
-    return not values.is_text or (_share(values.known(), _NUMBER) == 1 and not _share(values.known(), _CODE))
+def value_error(source: Source, row: int, name: str, value: object, message: str) -> GraphError:
+    """Returns an error that names the line, the column and the value."""
+    return GraphError(f"{source.place(row)}, column `{name}`: {show(value)} {message}")
 
 
 def show(value: object) -> str:
@@ -167,10 +109,6 @@ def matches(array: Any, pattern: str) -> Any:
     return pc.match_substring_regex(array, pattern)
 
 
-def _share(known: Any, pattern: str) -> float:
-    return float(pc.mean(pc.cast(matches(known, pattern), pa.float64())).as_py() or 0)
-
-
 def _plain(source: Source, name: str, array: Any) -> Any:
     kind = array.type
     if pa.types.is_null(kind):
@@ -182,13 +120,14 @@ def _plain(source: Source, name: str, array: Any) -> Any:
         return pc.if_else(pc.is_nan(numbers), None, numbers)
     if pa.types.is_temporal(kind):
         raise GraphError(
-            f"{source.name}, column `{name}` holds dates or times ({kind}); turn them into numbers, or {_remedy(name)}"
+            f"{source.name}, column `{name}` holds dates or times ({kind}); turn them into numbers, or {ignoring(name)}"
         )
     if kind not in (pa.string(), TEXT) and "string_view" not in str(kind):
-        raise GraphError(f"{source.name}, column `{name}` has the type {kind}; {_remedy(name)}")
+        raise GraphError(f"{source.name}, column `{name}` has the type {kind}; {ignoring(name)}")
     texts = pc.utf8_trim_whitespace(pc.cast(array, TEXT))
     return pc.if_else(pc.is_in(texts, value_set=pa.array(MISSING, TEXT)), None, texts)
 
 
-def _remedy(name: str) -> str:
+def ignoring(name: str) -> str:
+    """Returns the remedy for a column that cannot be used."""
     return f"leave it out with `--ignore {name}`"

@@ -18,9 +18,9 @@ from lazygnn.graph import Graph, normalized_adjacency, without_warnings
 from lazygnn.ops import Csr
 from lazygnn.tables.columns import show
 from lazygnn.tables.describing import note_features
-from lazygnn.tables.encoding import encode_columns
+from lazygnn.tables.encoding import encode_columns, read_nodes
 from lazygnn.tables.linking import Edges, NodeIndex, index_nodes, read_edges
-from lazygnn.tables.reading import TEXT, Source, open_table, read_columns
+from lazygnn.tables.reading import TEXT, Source, open_table
 from lazygnn.tables.roles import EdgeRoles
 from lazygnn.tables.schema import Schema
 from lazygnn.tables.structural import structural_features
@@ -62,13 +62,12 @@ def extend_graph(
     source = open_table(nodes, "nodes")
     wanted = [schema.id, *(column.name for column in schema.columns)]
     _require(source, wanted)
-    table = read_columns(source, wanted)
-    index = index_nodes(source, table, schema.id)
+    index = index_nodes(source, read_nodes(source, [schema.id]), schema.id)
     known = _texts(graph)
     _refuse_known(source, schema.id, index, NodeIndex(known, source.name))
-    x, missing, unknown = encode_columns(source, table, schema.columns)
+    encoded = encode_columns(source, schema.columns, len(index))
     linked = _read_edges(edges, schema, NodeIndex(pa.concat_arrays([known, index.texts]), "the graph"), drop_unknown)
-    new_x = torch.from_numpy(x)
+    new_x = torch.from_numpy(encoded.x)
     adj, degree = _joined(graph, linked, len(index))
     if schema.structural is not None:
         ids = [*known.to_pylist(), *index.texts.to_pylist()]
@@ -86,7 +85,8 @@ def extend_graph(
         node_ids=np.array([*known.to_pylist(), *index.texts.to_pylist()], dtype=np.str_),
         part_ptr=None,
     )
-    notes = [f"{len(index):,} new nodes from {source.name}", *note_features(schema, missing, unknown)[1:]]
+    told = note_features(schema, encoded.missing, encoded.unknown)
+    notes = [f"{len(index):,} new nodes from {source.name}", *told[1:]]
     isolated = int((adj.rowptr.diff()[graph.num_nodes :] == 1).sum())
     if isolated:
         notes.append(f"{isolated:,} of them have no edge, so that their own features alone count")

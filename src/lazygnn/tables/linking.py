@@ -18,6 +18,8 @@ from lazygnn.tables.roles import EdgeRoles
 
 # integers that equal their text and fit 64 bits
 _INTEGER = r"^(0|-?[1-9]\d{0,17})$"
+# ids that are converted at a time
+_BLOCK = 65_536
 
 
 class NodeIndex:
@@ -43,7 +45,12 @@ class NodeIndex:
         """Returns the ids, as integers if every text is one."""
         if pc.all(matches(self.texts, _INTEGER)).as_py():
             return np.asarray(pc.cast(self.texts, pa.int64()).to_numpy())
-        return np.array(self.texts.to_pylist(), dtype=np.str_)
+        length = pc.max(pc.utf8_length(self.texts)).as_py() or 1
+        ids = np.empty(len(self.texts), dtype=f"<U{length}")
+        # a list of all ids would take several times their memory
+        for start in range(0, len(ids), _BLOCK):
+            ids[start : start + _BLOCK] = self.texts[start : start + _BLOCK].to_pylist()
+        return ids
 
     def alike(self, wanted: str) -> str | None:
         """Returns an id that differs from another in zeros, spaces or case alone."""

@@ -65,15 +65,6 @@ def open_table(table: Any, name: str) -> Source:
     return FrameSource(table, name)
 
 
-def read_columns(source: Source, columns: Sequence[str], tell: Tell = ignore_progress) -> pa.Table:
-    """Reads some columns into memory; a table without rows is refused."""
-    batches = list(source.batches(columns, tell))
-    rows = sum(len(batch) for batch in batches)
-    if rows == 0:
-        raise GraphError(f"{source.name} has no rows; give at least one")
-    return pa.Table.from_batches(batches)
-
-
 class CsvSource:
     """A CSV file with a header; every value is text. The delimiter is found in the header."""
 

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lazygnn.errors import ConfigError, GraphError
-from lazygnn.tables.columns import Values, looks_numeric, read_values, refuse_dates, refuse_long
+from lazygnn.tables.columns import Values, read_values
 from lazygnn.tables.options import TableOptions
 from lazygnn.tables.reading import TEXT, Source
 from lazygnn.tables.schema import Target
+from lazygnn.tables.summary import Summary
 
 SEPARATOR = ";"
 # more different whole numbers are numbers rather than names of classes
@@ -39,7 +40,8 @@ def fit_target(source: Source, table: pa.Table, columns: Sequence[str], options:
     if task == "regression":
         values.numbers()
         return Target(columns=(values.name,), task=task)
-    refuse_dates(values)
+    summary = Summary.of(values)
+    summary.refuse_dates()
     found = _split(values.texts()) if task == "multi-label" else values.texts()
     classes = _sorted_classes(pc.unique(found.drop_null()).to_pylist())
     if len(classes) > options.max_categories:
@@ -49,7 +51,7 @@ def fit_target(source: Source, table: pa.Table, columns: Sequence[str], options:
             f"is one of {len(classes):,} different labels, at most {options.max_categories} become classes; choose "
             "another `--label`, raise `--max-categories`, or predict numbers with `--task regression`",
         )
-    refuse_long(values, "the name of a class")
+    summary.refuse_long("the name of a class")
     if task == "single-label" and len(classes) < 2:
         raise GraphError(
             f"{source.name}, column `{values.name}`: all labels are {classes[0]!r}; give at least two classes"
@@ -85,7 +87,7 @@ def encode_target(source: Source, table: pa.Table, target: Target) -> np.ndarray
 
 
 def _guess_task(values: Values) -> Any:
-    if looks_numeric(values):
+    if Summary.of(values).looks_numeric:
         known = values.numbers()
         known = np.unique(known[~np.isnan(known)])
         classes = np.array_equal(known, known.round()) and len(known) <= _MOST_NUMBERED_CLASSES
@@ -105,7 +107,7 @@ def _fit_several(read: Sequence[Values], options: TableOptions) -> Target:
             _flags(values)
         return Target(columns=names, task=task, classes=names)
     for values in read:
-        if not looks_numeric(values):
+        if not Summary.of(values).looks_numeric:
             raise ConfigError(
                 f"column `{values.name}` of {values.source.name} holds text; several label columns hold 0 and 1, or "
                 f"numbers; join several labels in one column with `{SEPARATOR}`"
