@@ -58,7 +58,7 @@ def test_the_model_of_a_run_can_be_used_with_the_library(dataset: Path, tmp_path
 def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not a run folder"):
         lazygnn.load_run(tmp_path)
-    with pytest.raises(ConfigError, match=r"`path` is 3, of type int; give the path of a run folder"):
+    with pytest.raises(ConfigError, match=r"`path` is 3, of type int; give a path"):
         lazygnn.load_run(3)  # type: ignore[arg-type]
 
 

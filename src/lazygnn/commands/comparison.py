@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rich.table import Table
 
+from lazygnn.commands.paths import as_optional_path, as_paths
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.methods import read_config
 from lazygnn.run.curves import plot_comparison
@@ -99,7 +100,9 @@ class Comparison:
         return table
 
 
-def compare_runs(paths: Sequence[Path], *, split: Split | None = None, picture: Path | None = None) -> Comparison:
+def compare_runs(
+    paths: Sequence[Path | str], *, split: Split | None = None, picture: Path | str | None = None
+) -> Comparison:
     """Compares runs with the first of them, by the scores of common seeds.
 
     Args:
@@ -107,9 +110,10 @@ def compare_runs(paths: Sequence[Path], *, split: Split | None = None, picture: 
         split: The split to judge by; by default `test` if all runs have it, or else `val`.
         picture: A PNG file to draw the validation scores into, over epochs and over seconds of training.
     """
+    picture = as_optional_path(picture, "picture")
     if picture is not None and picture.suffix != ".png":
         raise ConfigError(f"cannot draw `{picture}`; choose a name that ends in .png")
-    candidates = _candidates(paths)
+    candidates = _candidates(as_paths(paths, "paths"))
     if len(candidates) < 2:
         raise ConfigError(
             f"found {len(candidates)} configuration to compare; give at least two, such as "

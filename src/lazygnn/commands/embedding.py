@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from lazygnn.commands.loading import load_run
+from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced
@@ -12,7 +13,12 @@ from lazygnn.run.predictions import check_format, node_names, write_table
 
 
 def write_embeddings(
-    path: Path, out: Path, graph_file: Path | None = None, *, device: str = "auto", root: str | None = None
+    path: Path | str,
+    out: Path | str,
+    graph_file: Path | str | None = None,
+    *,
+    device: str = "auto",
+    root: str | None = None,
 ) -> tuple[int, int]:
     """Writes the embeddings of a run and returns their number and width.
 
@@ -23,6 +29,7 @@ def write_embeddings(
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
     """
+    path, out, graph_file = as_path(path, "path"), as_path(out, "out"), as_optional_path(graph_file, "graph_file")
     check_format(out, others=(".npy",))
     run = load_run(path, device=device, root=root)
     graph = run.graph if graph_file is None else load_graph(graph_file, root)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lazygnn.commands.loading import check_labels, fitting
+from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.commands.result import make_result
 from lazygnn.correct_smooth import CorrectAndSmooth
@@ -21,13 +22,13 @@ from lazygnn.training.metrics import find_metric, score
 
 
 def evaluate_run(
-    path: Path,
+    path: Path | str,
     *,
     metric: str | None = None,
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
-    graph_file: Path | None = None,
+    graph_file: Path | str | None = None,
 ) -> dict[str, Any]:
     """Evaluates the best weights of a run on its own data set or another graph, exactly and without histories.
 
@@ -55,13 +56,13 @@ def evaluate_run(
 
 
 def evaluate_by_metrics(
-    path: Path,
+    path: Path | str,
     metrics: Sequence[str] = (),
     *,
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
-    graph_file: Path | None = None,
+    graph_file: Path | str | None = None,
     report: bool = False,
 ) -> list[dict[str, Any]]:
     """Evaluates the best weights of a run by several metrics; the outputs are computed once.
@@ -78,6 +79,7 @@ def evaluate_by_metrics(
     Returns:
         A result for every metric, as `train` returns it.
     """
+    path, graph_file = as_path(path, "path"), as_optional_path(graph_file, "graph_file")
     if report and graph_file is not None:
         raise ConfigError("`--report` is about the graph of the run; omit `--report` or `--graph`")
     run = Run.open(path)

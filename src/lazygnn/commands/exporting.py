@@ -10,6 +10,7 @@ from safetensors.torch import save
 from torch import nn
 
 from lazygnn.commands.loading import LoadedRun, load_run
+from lazygnn.commands.paths import as_path
 from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced_folder
 from lazygnn.methods import method_options
@@ -21,7 +22,7 @@ WEIGHTS, DESCRIPTION, CODE = "weights.safetensors", "model.json", "model.py"
 EXPORTED = ("mlp", "appnp", "appnp-gas", "lazygnn", "lazygnn-paper", "lazygnn-deep", "gcn", "gcn-gas", "graphsage")
 
 
-def export_run(path: Path, out: Path, *, root: str | None = None) -> dict[str, Any]:
+def export_run(path: Path | str, out: Path | str, *, root: str | None = None) -> dict[str, Any]:
     """Writes the best weights of a run, with a file of plain PyTorch that predicts with them.
 
     Args:
@@ -32,6 +33,7 @@ def export_run(path: Path, out: Path, *, root: str | None = None) -> dict[str, A
     Returns:
         The description in `model.json`.
     """
+    path, out = as_path(path, "path"), as_path(out, "out")
     if out.exists():
         raise ConfigError(f"`{out}` exists; choose another `--out` or remove it")
     run = load_run(path, device="cpu", root=root)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph
 from lazygnn.commands.training import train
 from lazygnn.data import load_graph
@@ -12,9 +13,9 @@ from lazygnn.run.folder import Run
 
 
 def fine_tune(
-    path: Path,
+    path: Path | str,
     values: Mapping[str, Any] = {},
-    out: Path | None = None,
+    out: Path | str | None = None,
     *,
     method: str | None = None,
     dataset: str | None = None,
@@ -36,6 +37,7 @@ def fine_tune(
         root: The folder of data files.
         quiet: Shows no progress.
     """
+    path, out = as_path(path, "path"), as_optional_path(out, "out")
     earlier = Run.open(path).config(read_config)
     place: dict[str, Any] = {"seed": seed, "device": device}
     if dataset is not None:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
@@ -17,9 +18,9 @@ from lazygnn.tables.schema import Schema
 
 
 def import_graph(
-    nodes: Path,
-    edges: Path,
-    out: Path | None,
+    nodes: Path | str,
+    edges: Path | str,
+    out: Path | str | None,
     values: Mapping[str, Any],
     *,
     like: str | None = None,
@@ -37,6 +38,7 @@ def import_graph(
         dry_run: Checks everything and writes nothing.
         console: Where progress and notes are shown.
     """
+    nodes, edges, out = as_path(nodes, "nodes"), as_path(edges, "edges"), as_optional_path(out, "out")
     if out is None and not dry_run:
         raise ConfigError("give the graph to write with `--out`, or `--dry-run` to write nothing")
     require_arrow()

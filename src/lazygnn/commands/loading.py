@@ -7,9 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lazygnn.commands.paths import as_path
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.config import Config
-from lazygnn.errors import ConfigError, GraphError, wrong_type
+from lazygnn.errors import GraphError
 from lazygnn.feature_scale import FeatureScale
 from lazygnn.graph import Graph, check_graph, without_warnings
 from lazygnn.methods import place_graph, read_config
@@ -84,9 +85,7 @@ def load_run(path: Path | str, *, device: str = "auto", root: str | None = None)
         >>> loaded.graph.num_nodes, loaded.config.trainer.epochs
         (300, 2)
     """
-    if not isinstance(path, str | Path):
-        raise ConfigError(wrong_type("path", path, "give the path of a run folder"))
-    run = Run.open(Path(path))
+    run = Run.open(as_path(path, "path"))
     config, weights, chosen = run.config(read_config), run.load_weights(), choose_device(device)
     with without_warnings():
         graph = reload_graph(config, root)

@@ -6,6 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lazygnn.commands.importing import add_rows
+from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.reporting import read_temperature
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.correct_smooth import CorrectAndSmooth
@@ -20,11 +21,11 @@ from lazygnn.training import infer
 
 
 def predict_run(
-    path: Path,
-    graph_file: Path | None = None,
+    path: Path | str,
+    graph_file: Path | str | None = None,
     *,
-    nodes: Path | None = None,
-    edges: Path | None = None,
+    nodes: Path | str | None = None,
+    edges: Path | str | None = None,
     drop_unknown: bool = False,
     device: str = "auto",
     root: str | None = None,
@@ -45,6 +46,8 @@ def predict_run(
     Returns:
         The outputs, their graph, and the graph of training, which defines the task and the names of the classes.
     """
+    path, graph_file = as_path(path, "path"), as_optional_path(graph_file, "graph_file")
+    nodes, edges = as_optional_path(nodes, "nodes"), as_optional_path(edges, "edges")
     run = Run.open(path)
     config, weights = run.config(read_config), run.load_weights()
     with without_warnings():
@@ -78,12 +81,12 @@ def predict_run(
 
 
 def write_predictions(
-    path: Path,
-    out: Path,
-    graph_file: Path | None = None,
+    path: Path | str,
+    out: Path | str,
+    graph_file: Path | str | None = None,
     *,
-    nodes: Path | None = None,
-    edges: Path | None = None,
+    nodes: Path | str | None = None,
+    edges: Path | str | None = None,
     drop_unknown: bool = False,
     device: str = "auto",
     root: str | None = None,
@@ -110,6 +113,7 @@ def write_predictions(
         known: Whether to add columns with the split and the label of every node.
         unlabeled: Whether to write nodes without a label alone.
     """
+    path, out = as_path(path, "path"), as_path(out, "out")
     check_format(out)
     temperature = read_temperature(Run.open(path), correct_and_smooth) if calibrated else 1.0
     logits, graph, trained_on = predict_run(

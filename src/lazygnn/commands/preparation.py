@@ -5,6 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from lazygnn.commands.paths import as_optional_path
 from lazygnn.data import load_graph
 from lazygnn.data.folder import save_folder
 from lazygnn.partitioning import PartitionMethod, default_cache, describe, partition
@@ -18,7 +19,7 @@ def prepare(
     *,
     seed: int = 0,
     root: str | None = None,
-    out: Path | None = None,
+    out: Path | str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Loads and partitions a data set, so that training finds the parts in the cache; returns their sizes and halos.
@@ -34,6 +35,7 @@ def prepare(
             `partition = "contiguous"`.
         tell: Called with a description of every stage.
     """
+    out = as_optional_path(out, "out")
     graph = load_graph(dataset, root)
     tell(f"partitioning {graph.num_nodes:,} nodes into {num_parts} parts")
     parts = partition(graph, num_parts, method=method, seed=seed, cache=default_cache())

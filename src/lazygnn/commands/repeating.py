@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.training import new_folder, resume, train
 from lazygnn.config import Config
@@ -24,7 +25,7 @@ Tell = Callable[[dict[str, Any]], None]
 def train_seeds(
     config: Config,
     num_seeds: int,
-    out: Path | None = None,
+    out: Path | str | None = None,
     *,
     graph: Graph | None = None,
     quiet: bool = False,
@@ -43,6 +44,7 @@ def train_seeds(
     Returns:
         The means, and the deviations of the scores.
     """
+    out = as_optional_path(out, "out")
     if num_seeds < 1:
         raise ConfigError(f"`seeds` is {num_seeds}; give the number of seeds, at least 1")
     choose_device(config.device)
@@ -62,7 +64,7 @@ def train_seeds(
 
 
 def resume_seeds(
-    path: Path,
+    path: Path | str,
     *,
     device: str | None = None,
     root: str | None = None,
@@ -78,6 +80,7 @@ def resume_seeds(
         quiet: Shows no progress.
         tell: Called with the result of every seed.
     """
+    path = as_path(path, "path")
     if not SeedRuns.is_at(path):
         raise CheckpointError(f"`{path}` has no `{SEEDS}`; give a folder that `train --seeds` wrote")
     seeds = SeedRuns(path)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from lazygnn.commands.paths import as_path, as_paths
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.errors import ConfigError, reason
@@ -27,7 +28,9 @@ _MOST_ROWS = 30
 _GROUPS = {"degree": "neighbors", "distance": "steps to a training node", "agreement": "neighbors of the same label"}
 
 
-def write_page(paths: Sequence[Path], out: Path, *, device: str = "auto", root: str | None = None) -> None:
+def write_page(
+    paths: Sequence[Path | str] | Path | str, out: Path | str, *, device: str = "auto", root: str | None = None
+) -> None:
     """Writes the page of one or several runs, from fresh predictions of their best weights.
 
     Args:
@@ -36,11 +39,12 @@ def write_page(paths: Sequence[Path], out: Path, *, device: str = "auto", root: 
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
     """
+    runs, out = as_paths(paths, "paths"), as_path(out, "out")
     if out.suffix not in (".html", ".htm"):
         raise ConfigError(f"cannot write `{out}`; choose a name that ends in .html")
     if not out.parent.is_dir():
         raise ConfigError(f"cannot write `{out}`: the folder `{out.parent}` does not exist; create it first")
-    page = make_page([_entry(path, device, root) for path in paths])
+    page = make_page([_entry(path, device, root) for path in runs])
     try:
         write_file(out, page.encode())
     except OSError as error:
@@ -72,8 +76,9 @@ def read_temperature(run: Run, correct_and_smooth: CorrectAndSmooth | None) -> f
     return temperature
 
 
-def show_report(path: Path, console: Console) -> None:
+def show_report(path: Path | str, console: Console) -> None:
     """Prints the report of a run: sentences, then tables."""
+    path = as_path(path, "path")
     report = Run.open(path).report()
     for sentence in summarize(report):
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from lazygnn.commands.paths import as_path
 from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
 
@@ -15,8 +16,9 @@ from lazygnn.run.folder import Run
 _ENOUGH = 5
 
 
-def show_run(path: Path, console: Console) -> None:
+def show_run(path: Path | str, console: Console) -> None:
     """Prints the resolved configuration, tables of the training log, and the result."""
+    path = as_path(path, "path")
     run = Run.open(path)
     console.print_json(run.config(read_config).record(run.chosen()))
     if environment := run.environment():

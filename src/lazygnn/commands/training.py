@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result
 from lazygnn.config import Config, check_options
@@ -44,10 +45,10 @@ logger = logging.getLogger(__name__)
 
 def train(
     config: Config,
-    out: Path | None = None,
+    out: Path | str | None = None,
     *,
     graph: Graph | None = None,
-    init_from: Path | None = None,
+    init_from: Path | str | None = None,
     quiet: bool = False,
     curves: bool = True,
 ) -> dict[str, Any]:
@@ -64,6 +65,7 @@ def train(
     Returns:
         The result: scores, epochs, time and memory.
     """
+    out, init_from = as_optional_path(out, "out"), as_optional_path(init_from, "init_from")
     device = choose_device(config.device)
     graph = load_graph(config.dataset, config.root) if graph is None else graph
     config = with_absolute_paths(config)
@@ -91,7 +93,7 @@ def train(
 
 
 def resume(
-    path: Path,
+    path: Path | str,
     *,
     epochs: int | None = None,
     device: str | None = None,
@@ -110,6 +112,7 @@ def resume(
         root: Another folder of data files.
         quiet: Shows no progress.
     """
+    path = as_path(path, "path")
     run = Run.open(path)
     if epochs is None and run.has_ended():
         return _left_unchanged(run)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.training import new_folder
 from lazygnn.errors import CheckpointError, ConfigError, reason
@@ -36,7 +37,7 @@ def tune(
     dataset: str,
     values: Mapping[str, Any] = {},
     *,
-    out: Path | None = None,
+    out: Path | str | None = None,
     space: str = "options",
     trials: int = 30,
     timeout: float | None = None,
@@ -67,6 +68,7 @@ def tune(
     Returns:
         The best options, their validation score, and the path of the file for `train --config`.
     """
+    out = as_optional_path(out, "out")
     _check_limits(trials, timeout, jobs)
     check_pruner(pruner)
     load_optuna()
@@ -90,7 +92,7 @@ def tune(
 
 
 def resume_tuning(
-    path: Path,
+    path: Path | str,
     *,
     trials: int | None = None,
     timeout: float | None = None,
@@ -106,6 +108,7 @@ def resume_tuning(
         jobs: The number of processes that train.
         tell: Called with a line about every trial that has ended.
     """
+    path = as_path(path, "path")
     content = _read(path)
     trials = content["trials"] if trials is None else trials
     _check_limits(trials, timeout, jobs)
