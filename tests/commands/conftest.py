@@ -13,7 +13,7 @@ from lazygnn.methods import METHODS, resolve
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing takes longer than these trainings; tests/test_cli.py trains with a picture."""
+    """Drawing takes longer than these trainings; tests/cli/test_training.py trains with a picture."""
     monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
 
 

@@ -1,0 +1,73 @@
+"""The program: errors in one line, the version, and where results and progress go."""
+
+import errno
+import logging
+import sys
+from importlib import metadata
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from lazygnn.errors import CheckpointError, ConfigError, GraphError, reason
+from lazygnn.history import HistoryFileError
+from lazygnn.run.saving import Interrupted
+
+
+class Commands(TyperGroup):
+    """Commands that report a user's error in one line, with exit status 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except Interrupted as stop:
+            Console(stderr=True).print(str(stop), markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(128 + stop.signum) from None
+        except (GraphError, ConfigError, CheckpointError, HistoryFileError) as error:
+            Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+        except OSError as error:
+            # a closed pipe is not an error: `lazygnn show RUN | head`
+            if error.errno in (None, errno.EPIPE):
+                raise
+            where = "" if error.filename is None else f" `{error.filename}`"
+            text = f"error: cannot read or write{where}: {reason(error)}"
+            Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Runs the command line, with the library's warnings on stderr."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(levelname)s: %(message)s")
+    app()
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lazygnn {metadata.version('lazygnn')}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Trains graph neural networks with long reach on large graphs, by lazy propagation."""
+
+
+def say(text: str, *, quiet: bool = False) -> None:
+    """Shows a sentence on stderr."""
+    if not quiet:
+        Console(stderr=True).print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,113 @@
+"""Commands about one run: `evaluate`, `predict`, `embed`, `export` and `show`."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from lazygnn.cli.app import say
+from lazygnn.cli.arguments import (
+    CorrectAlphaOption,
+    CorrectAndSmoothOption,
+    DeviceOption,
+    DropUnknownOption,
+    RunArgument,
+    RunRootOption,
+    ScalingOption,
+    SmoothAlphaOption,
+    read_correct_and_smooth,
+)
+from lazygnn.commands.embedding import write_embeddings
+from lazygnn.commands.evaluation import evaluate_by_metrics
+from lazygnn.commands.exporting import CODE, export_run
+from lazygnn.commands.prediction import write_predictions
+from lazygnn.commands.reporting import show_report
+from lazygnn.commands.show import show_run
+
+
+def evaluate(
+    run: RunArgument,
+    metric: Annotated[
+        list[str] | None, typer.Option(help="Metric; repeatable, with a line for each; default: the run's.")
+    ] = None,
+    graph: Annotated[Path | None, typer.Option(help="Another graph with the same features and classes.")] = None,
+    root: RunRootOption = None,
+    device: DeviceOption = "auto",
+    correct_and_smooth: CorrectAndSmoothOption = False,
+    correct_alpha: CorrectAlphaOption = None,
+    smooth_alpha: SmoothAlphaOption = None,
+    scaling: ScalingOption = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Show classes, calibration and where it errs; write report.json.")
+    ] = False,
+) -> None:
+    """Evaluates the best weights of a run, exactly and without histories; prints JSON."""
+    change = read_correct_and_smooth(
+        correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
+    )
+    place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph}
+    for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change, report=report):
+        typer.echo(json.dumps(result))
+    if report:
+        show_report(run, Console(stderr=True))
+
+
+def predict(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="File to write, .csv or .parquet.")],
+    graph: Annotated[Path | None, typer.Option(help="Another graph (.npz) with the same features.")] = None,
+    probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of each class.")] = False,
+    known: Annotated[bool, typer.Option("--known", help="Add the split and the label of every node.")] = False,
+    unlabeled: Annotated[bool, typer.Option("--unlabeled", help="Write nodes without a label alone.")] = False,
+    nodes: Annotated[Path | None, typer.Option(help="Table of new nodes, encoded as `import` did.")] = None,
+    edges: Annotated[Path | None, typer.Option(help="Table of their edges, also with nodes of the graph.")] = None,
+    drop_unknown: DropUnknownOption = False,
+    root: RunRootOption = None,
+    device: DeviceOption = "auto",
+    correct_and_smooth: CorrectAndSmoothOption = False,
+    correct_alpha: CorrectAlphaOption = None,
+    smooth_alpha: SmoothAlphaOption = None,
+    scaling: ScalingOption = None,
+    calibrated: Annotated[
+        bool, typer.Option("--calibrated", help="Probabilities at the temperature that `evaluate --report` fitted.")
+    ] = False,
+) -> None:
+    """Writes node id, prediction and probability of every node."""
+    change = read_correct_and_smooth(
+        correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
+    )
+    new: dict[str, Any] = {"nodes": nodes, "edges": edges, "drop_unknown": drop_unknown}
+    place: dict[str, Any] = {"device": device, "root": root}
+    columns: dict[str, Any] = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
+    change_of: dict[str, Any] = {"correct_and_smooth": change, "calibrated": calibrated}
+    count = write_predictions(run, out, graph, **new, **place, **columns, **change_of)
+    say(f"wrote {count} predictions to {out}")
+
+
+def embed(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="File to write, .csv, .parquet or .npy.")],
+    graph: Annotated[Path | None, typer.Option(help="Another graph (.npz) with the same features.")] = None,
+    root: RunRootOption = None,
+    device: DeviceOption = "auto",
+) -> None:
+    """Writes the embedding of every node: the values that the last layer reads."""
+    count, width = write_embeddings(run, out, graph, device=device, root=root)
+    say(f"wrote {count} embeddings with {width} channels to {out}")
+
+
+def export(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="New folder for the weights, a description and model.py.")],
+    root: RunRootOption = None,
+) -> None:
+    """Writes the weights and a file of plain PyTorch that predicts with them, without this package."""
+    export_run(run, out, root=root)
+    say(f"wrote {out}; use it with `python {out / CODE} graph.npz predictions.npy`")
+
+
+def show(run: RunArgument) -> None:
+    """Shows the resolved configuration, the training log and the result of a run."""
+    show_run(run, Console())

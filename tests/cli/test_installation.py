@@ -1,0 +1,9 @@
+"""The command `doctor`."""
+
+from tests.cli.helpers import Command
+
+
+def test_doctor_prints_versions(lazygnn: Command) -> None:
+    done = lazygnn("doctor")
+    assert done.status == 0
+    assert "safetensors" in done.out
