@@ -52,6 +52,27 @@ def test_attributes_of_networkx_are_columns() -> None:
     assert graph.node_ids.tolist() == [0, 1, 2, 3]
 
 
+def test_a_list_of_numbers_is_a_column_for_each() -> None:
+    network = nx.path_graph(3)
+    nx.set_node_attributes(network, {0: [1.0, 5.0], 1: np.array([2.0, 6.0]), 2: (3.0, 7.0)}, "x")
+    graph = Graph.from_networkx(network)
+    assert graph.schema is not None
+    assert graph.schema.feature_names() == ["x_0", "x_1"]
+    assert isinstance(graph.x, Tensor)
+    torch.testing.assert_close(graph.x[:, 0], graph.x[:, 1])
+    del network.nodes[1]["x"]
+    missing = Graph.from_networkx(network).schema
+    assert missing is not None
+    assert missing.feature_names() == ["x_0", "x_0 is missing", "x_1", "x_1 is missing"]
+    for wrong in ([1.0], 1.0):
+        network.nodes[1]["x"] = wrong
+        with pytest.raises(GraphError, match=r"the attribute `x` is a list for some nodes, but not of the same length"):
+            Graph.from_networkx(network)
+    network.nodes[1].update({"x": [1.0, 2.0], "x_0": 3.0})
+    with pytest.raises(GraphError, match=r"two attributes become the column `x_0`; rename one of them"):
+        Graph.from_networkx(network)
+
+
 def test_networkx_without_attributes_has_structural_features() -> None:
     graph = Graph.from_networkx(nx.Graph([("u", "v"), (("a", 1), "u")]), structural=True)
     assert graph.in_channels == 33

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from lazygnn.transforms import weighted_edges
 def from_networkx(graph: Any, *, name: str = "graph", **options: Any) -> Graph:
     """Converts a NetworkX graph; the attributes of its nodes are the columns of a table.
 
+    A list of numbers becomes several columns: `x` of two numbers is `x_0` and `x_1`.
+
     Args:
         graph: A graph or digraph. The attribute `weight` of its edges is their weight.
         name: Name of the graph.
@@ -29,7 +32,11 @@ def from_networkx(graph: Any, *, name: str = "graph", **options: Any) -> Graph:
     if column is None:
         raise GraphError("the nodes have the attributes `id`, `node` and `node_id`; rename one of them")
     nodes: dict[str, list[Any]] = {column: _ids(graph.nodes)}
-    nodes |= {attribute: [_plain(row.get(attribute)) for row in rows] for attribute in names}
+    for attribute in names:
+        for spread, values in _spread(attribute, [_plain(row.get(attribute)) for row in rows]).items():
+            if spread in nodes:
+                raise GraphError(f"two attributes become the column `{spread}`; rename one of them")
+            nodes[spread] = values
     links = list(graph.edges(data="weight"))
     edges: dict[str, list[Any]] = {
         "source": _ids(first for first, _, _ in links),
@@ -120,5 +127,21 @@ def _ids(nodes: Any) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a number of NumPy as one of Python."""
-    return value.item() if isinstance(value, np.generic) else value
+    """Returns numbers of NumPy as those of Python."""
+    return value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def _spread(attribute: str, values: list[Any]) -> dict[str, list[Any]]:
+    """Returns a column for every number of an attribute that is a list, and others as they are."""
+    lengths = {len(value) for value in values if isinstance(value, list | tuple)}
+    if not lengths:
+        return {attribute: values}
+    if len(lengths) > 1 or not all(isinstance(value, list | tuple | NoneType) for value in values):
+        raise GraphError(
+            f"the attribute `{attribute}` is a list for some nodes, but not of the same length for all; give every "
+            "node as many numbers, or none"
+        )
+    (length,) = lengths
+    return {
+        f"{attribute}_{index}": [None if value is None else value[index] for value in values] for index in range(length)
+    }
