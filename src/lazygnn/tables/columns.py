@@ -41,10 +41,6 @@ class Values:
         """Returns an error that names the line, the column and the value."""
         return value_error(self.source, self.start + row, self.name, self.array[row].as_py(), message)
 
-    def known(self) -> Any:
-        """Returns the values that are not missing."""
-        return self.array.drop_null()
-
     def numbers(self) -> np.ndarray:
         """Returns the values as numbers, NaN for a missing one; refuses other text and values that are not finite."""
         array = self.array
