@@ -142,6 +142,9 @@ def _key(config: Config) -> str:
     # data folder, device and launch options do not identify a configuration; neither do options at their default, so
     # that stored results remain valid when an option is added
     trainer = config.trainer.model_dump(exclude_defaults=True, exclude={"cuda_graphs", "compile", "diagnose_every"})
+    # off for the features of a known data set, which were never scaled
+    if config.trainer.standardize_features == "off":
+        del trainer["standardize_features"]
     if config.trainer.diagnose_every != _FIRST_DIAGNOSE_EVERY:
         trainer["diagnose_every"] = config.trainer.diagnose_every
     content = {
