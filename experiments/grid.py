@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
@@ -76,6 +76,19 @@ def run_most(
             append(path, line)
             print(f"[{number}/{len(missing)}] {_name(futures[future])}: {_scores(line)}", flush=True)
     return [known.get(_key(config)) for config in configs]
+
+
+def remember(name: str, config: Config, measure: Callable[[], Result], *, stored: bool = False) -> Result | None:
+    """Returns what `<name>.jsonl` has of a configuration; if that is missing it is measured, or `None` if `stored`."""
+    path = RESULTS / f"{name}.jsonl"
+    key = _key(config)
+    found = next((line for line in _read(path) if line["key"] == key), None)
+    if found is None and not stored:
+        about: Result = {"key": key, "config": config.model_dump(exclude={"root"})}
+        found = about | measure() | provenance()
+        append(path, found)
+        print(f"{_name(config)}: measured", flush=True)
+    return found
 
 
 def append(path: Path, line: Result) -> None:

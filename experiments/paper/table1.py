@@ -41,11 +41,11 @@ SYSTEMS: dict[str, Case] = {
     "GCN (GAS)": ("gcn-gas", PARTS),
     "APPNP (GAS)": ("appnp-gas", PARTS),
     "GCNII (GAS)": ("gcnii-gas", PARTS),
-    FULL: ("lazygnn-paper", {}),
+    FULL: ("lazygnn-paper", {"num_parts": 1}),
     MINI: ("lazygnn-paper", PARTS),
     "GCN (GraphFM)": ("gcn-graphfm", PARTS),
     "GCN (LMC)": ("gcn-lmc", PARTS),
-    OURS_FULL: ("lazygnn", {}),
+    OURS_FULL: ("lazygnn", {"num_parts": 1}),
     OURS_MINI: ("lazygnn", PARTS),
     OURS_DEEP: ("lazygnn-deep", {}),
 }
