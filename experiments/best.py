@@ -47,7 +47,7 @@ class Place:
     Attributes:
         root: Folder of data files.
         device: auto, cpu or cuda.
-        workers: Runs at a time.
+        workers: Runs at a time; 0 trains in this process.
         stored: Train nothing; a run that is not stored is missing.
         folder: Folder of the store below `runs/experiments`.
         also: Values of every run.
@@ -69,7 +69,7 @@ class Place:
         name = f"{self.folder}{store}"
         if self.stored:
             return stored_runs(name, configs)
-        workers = 1 if alone else self.workers
+        workers = min(self.workers, 1) if alone else self.workers
         return run_most(name, configs, workers=workers, log=log, keep_going=self.keep_going)
 
     def measure(self, store: str, config: Config, measure: Callable[[], Result]) -> Result | None:

@@ -63,7 +63,8 @@ def _command(names: Sequence[str]) -> Callable[..., None]:
         place = Place(
             root=root,
             device=device,
-            workers=workers,
+            # a process takes longer to start than these runs take
+            workers=0 if quick else workers,
             stored=stored,
             folder="quick/" if quick else "",
             also=QUICK if quick else {},
