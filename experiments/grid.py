@@ -77,8 +77,8 @@ def _results(configs: Sequence[Config], workers: int, log: Log) -> Iterator[tupl
             for config in configs:
                 try:
                     yield config, _run(config, scratch, torch.get_num_threads(), log)
-                except Exception as error:
-                    yield config, error
+                except Exception as reason:
+                    yield config, reason
             return
         threads = max(torch.get_num_threads() // workers, 1)
         # forked workers would inherit a CUDA context that does not survive the fork
