@@ -15,7 +15,7 @@ from common.summary import Cell, Column, Row, Sources, Summary
 from experiments.graphs import load
 from experiments.grid import Result
 from experiments.paper.frame import Experiment, Plan
-from experiments.paper.pictures import line_of
+from experiments.paper.pictures import log_axis, styles
 from experiments.paper.verdict import Check, Verdict, judge
 from lazygnn.graph import Graph
 from lazygnn.partitioning import Partition, default_cache, partition
@@ -112,22 +112,24 @@ def judge_table(summary: Summary) -> list[Verdict]:
     ]
 
 
-_ROUNDS = "its exchanges are as many"
+_ROUNDS = "it sends as many rows, or wider ones"
 
 
 def draw(summary: Summary, path: Path) -> None:
     """Draws the megabytes over the parts, a panel for each graph."""
     sent = values(summary)
+    looks = styles(sent)
     datasets = list(dict.fromkeys(row.label.rpartition(", ")[0] for row in summary.rows))
     with drawing(path, 1, len(datasets), size=(1 + 3 * len(datasets), 3.4)) as (figure, panels):
         for panel, dataset in zip(panels[0], datasets, strict=True):
-            for number, (name, found) in enumerate(sent.items()):
+            for name, found in sent.items():
                 points = [(parts, found[row]) for parts in PARTS if (row := f"{dataset}, {parts} parts") in found]
                 along, megabytes = zip(*points, strict=True)
-                panel.plot(along, megabytes, label=name, marker="o", **line_of(number))
+                panel.plot(along, megabytes, label=name, **looks[name])
             panel.set(title=dataset, xlabel="parts", yscale="log", xscale="log")
             panel.set_xticks(PARTS, [str(parts) for parts in PARTS])
             panel.minorticks_off()
+            log_axis(panel.yaxis)
         panels[0, 0].set(ylabel="MB sent in an epoch")
         legend_above(figure, [panels[0, 0]])
 

@@ -7,7 +7,7 @@ from common.summary import Cell, Column, Row, Sources, Summary
 from experiments.best import Case, Variant
 from experiments.grid import Result
 from experiments.paper.frame import Experiment, Plan, cells_of
-from experiments.paper.pictures import line_of
+from experiments.paper.pictures import log_axis, styles
 from experiments.paper.released import ABOUT, PARTS, SETTINGS, TRAINING
 from experiments.paper.verdict import Check, Verdict, judge
 from lazygnn.run.plotting import drawing, legend_above
@@ -79,20 +79,24 @@ def judge_table(summary: Summary) -> list[Verdict]:
 
 
 _NOISE = "the fresh half of every start value keeps validation moving"
-_LAYERS = "a model that fits faster ends lower or overfits sooner, which this count does not see"
+_LAYERS = "its best score comes later or is higher, and the epochs are counted up to that"
 
 
 def draw(summary: Summary, path: Path) -> None:
     """Draws validation over epochs at the left and over time at the right."""
+    found = cells_of(summary, BEST)
+    looks = styles(found)
     with drawing(path, 1, 2, size=(8.4, 3.4)) as (figure, panels):
-        for number, (name, cell) in enumerate(cells_of(summary, BEST).items()):
+        for name, cell in found.items():
+            look = looks[name] | {"markevery": max(len(cell["curve"]) // 8, 1)}
             for panel, at in zip(panels[0], (0, 1), strict=True):
                 points = [point for point in cell["curve"] if point[at] > 0]
                 values = [point[2] for point in points]
-                panel.plot([point[at] for point in points], values, label=name, **line_of(number))
+                panel.plot([point[at] for point in points], values, label=name, **look)
         panels[0, 0].set(xlabel="epoch", ylabel=f"validation accuracy (%)\n({summary.label})")
         panels[0, 1].set(xlabel="training time (s)", xscale="log")
-        best = max((cell["value"] for cell in cells_of(summary, BEST).values()), default=100)
+        log_axis(panels[0, 1].xaxis)
+        best = max((cell["value"] for cell in found.values()), default=100)
         for panel in panels[0]:
             panel.set_ylim(best - 15, best + 1)
         legend_above(figure, [panels[0, 0]])

@@ -45,6 +45,9 @@ same command again: what is stored is not trained again.
 **Your data.** Reddit, Flickr, Yelp, ogbn-arxiv and ogbn-products load by name, with the settings of the paper and of
 its released code as recipes: `python -m experiments table1 --datasets ogbn-arxiv`.
 
+**The search.** Section 4.1 of the paper lists the values that it searched for LazyGNN:
+`lazygnn tune lazygnn-paper ogbn-arxiv --space paper --trials 30` searches them, by validation score.
+
 **Our data.** The features of ogbn-arxiv and Flickr could not be had here. `arxiv` has the graph, labels and split of
 ogbn-arxiv with [other features](results.md#the-graphs). `flickr_graph` has the graph, labels and split of Flickr with
 structural features: the logarithm of the degree and propagated random signs. So scores on them are not comparable with

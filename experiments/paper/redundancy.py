@@ -12,6 +12,7 @@ from common.summary import Cell, Column, Row, Sources, Summary
 from experiments.best import Variant
 from experiments.grid import Result
 from experiments.paper.frame import Experiment, Plan, cells_of
+from experiments.paper.pictures import log_axis
 from experiments.paper.trained import train
 from experiments.paper.verdict import Check, Verdict, judge
 from lazygnn.config import Config
@@ -105,7 +106,10 @@ def draw(summary: Summary, path: Path) -> None:
                     epochs = range(2, len(cell["changes"]) + 2)
                     panel.plot(epochs, cell["changes"], label=name, color=color, linestyle=style)
             panel.set(title=how, xlabel="epoch", yscale="log")
-        panels[0, 0].sharey(panels[0, 1])
+            log_axis(panel.yaxis)
+        drawn = [change for cell in cells.values() for change in cell["changes"] if change > 0]
+        for panel in panels[0]:
+            panel.set_ylim(0.7 * min(drawn, default=0.1), 1.4 * max(drawn, default=1.0))
         panels[0, 0].set(ylabel=f"relative change of outputs\n({summary.label})")
         legend_above(figure, [panels[0, 0]])
 

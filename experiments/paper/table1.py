@@ -98,7 +98,7 @@ _REACH = "half of every start value is taken fresh, which forgets most of what e
 _BATCHES = "batches update the weights several times between two visits of a node, so that stored rows are older"
 _LAYERS = "layers that transform features between steps fit some graphs better than propagated scores can"
 _OURS = "two steps from stored values answer a change of the weights a pass late"
-_LABELS = "with few labels a deep model overfits"
+_LABELS = "where labels are few, a small model is better"
 
 
 def draw(summary: Summary, path: Path) -> None:

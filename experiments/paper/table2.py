@@ -16,7 +16,7 @@ from common.summary import Cell, Column, Row, Sources, Summary
 from experiments.grid import Result
 from experiments.paper.frame import PUBLISHED, Experiment, Plan, cells_of, published_cell
 from experiments.paper.numbers import TABLE2
-from experiments.paper.pictures import kind_of
+from experiments.paper.pictures import dot_of, log_axis
 from experiments.paper.verdict import Check, Verdict, judge
 from lazygnn.config import Config
 from lazygnn.graph import Graph
@@ -212,9 +212,9 @@ def draw(summary: Summary, path: Path) -> None:
         for line, shape in zip(panels, shapes, strict=True):
             for panel, (unit, label) in zip(line, labels.items(), strict=True):
                 for name, cell in cells_of(summary, f"{shape}: {unit}").items():
-                    style = kind_of(name)
-                    panel.plot(cell["value"], names.index(name), color=style["color"], marker=style["marker"])
-                panel.set(title=f"{shape}", xlabel=label, xscale="log", ylim=(len(names) - 0.5, -0.5))
+                    panel.plot(cell["value"], names.index(name), **dot_of(name))
+                panel.set(title=f"shape of {shape}", xlabel=label, xscale="log", ylim=(len(names) - 0.5, -0.5))
+                log_axis(panel.xaxis)
                 panel.set_yticks(range(len(names)), names if unit == TIME else [""] * len(names))
 
 

@@ -9,7 +9,7 @@ from experiments.best import Variant
 from experiments.grid import Result
 from experiments.paper.frame import PUBLISHED, Experiment, Plan, complete, published_cell
 from experiments.paper.numbers import TABLE3
-from experiments.paper.pictures import line_of
+from experiments.paper.pictures import log_axis, styles
 from experiments.paper.trained import train
 from experiments.paper.verdict import Check, Verdict, judge
 from lazygnn.config import Config
@@ -111,17 +111,20 @@ _TRAINED = "outputs are not as large after the same number of epochs, and distan
 
 def draw(summary: Summary, path: Path) -> None:
     """Draws the distances over the depth, relative to those with one layer."""
+    found = series(summary)
+    looks = styles(found)
     with drawing(path, 1, 1, size=(5.2, 3.4)) as (figure, panels):
         panel = panels[0, 0]
-        for number, (name, cells) in enumerate(series(summary).items()):
+        for name, cells in found.items():
             first = cells[0]
             points = [(depth, cell) for depth, cell in zip(DEPTHS, cells, strict=True) if cell is not None]
             if first is None:
                 continue
             values = [cell["mean"] / first["mean"] for _, cell in points]
-            panel.plot([depth for depth, _ in points], values, label=name, **line_of(number) | {"marker": "o"})
+            panel.plot([depth for depth, _ in points], values, label=name, **looks[name])
         panel.set(xlabel="layers", ylabel="distance of connected nodes\n(with one layer: 1)", yscale="log")
         panel.set_xticks(DEPTHS)
+        log_axis(panel.yaxis)
         legend_above(figure, [panel])
 
 
