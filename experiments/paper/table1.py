@@ -95,7 +95,7 @@ def judge_table(summary: Summary) -> list[Verdict]:
 
 
 _REACH = "half of every start value is taken fresh, which forgets most of what earlier passes have carried far"
-_BATCHES = "batches update the weights several times between two visits of a node, so that stored rows are older"
+_BATCHES = "batches change how often weights are updated and how old stored rows are when they are read"
 _LAYERS = "layers that transform features between steps fit some graphs better than propagated scores can"
 _OURS = "two steps from stored values answer a change of the weights a pass late"
 _LABELS = "where labels are few, a small model is better"
