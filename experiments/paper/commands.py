@@ -73,7 +73,7 @@ def _command(names: Sequence[str]) -> Callable[..., None]:
         for name in names:
             experiment = EXPERIMENTS[name]
             plan = Plan(
-                datasets=_split(datasets) or (experiment.quick if quick else experiment.datasets),
+                datasets=experiment.graphs(_split(datasets), quick=quick, alone=len(names) == 1),
                 systems=_known(system or (), experiment) if len(names) == 1 else (),
                 seeds=seeds or (1 if quick else experiment.seeds),
                 place=place,

@@ -54,6 +54,7 @@ class Experiment:
         judge: Returns the verdicts on a table.
         draw: Draws a table.
         quick: Graphs of a quick run.
+        on_shapes: Whether graphs are names of shapes.
     """
 
     title: str
@@ -66,6 +67,19 @@ class Experiment:
     judge: Callable[[Summary], list[Verdict]]
     draw: Callable[[Summary, Path], None]
     quick: Sequence[str] = (SMALL,)
+    on_shapes: bool = False
+
+    def graphs(self, given: Sequence[str], *, quick: bool, alone: bool) -> Sequence[str]:
+        """Returns the graphs to take.
+
+        Args:
+            given: Those that the user names.
+            quick: Whether the run is a quick one.
+            alone: Whether the user names them for this experiment alone; others may not have shapes of that name.
+        """
+        if given and (alone or not self.on_shapes):
+            return given
+        return self.quick if quick else self.datasets
 
 
 def scores(plan: Plan, cases: Mapping[str, Case], label: str, published: Published) -> Summary:

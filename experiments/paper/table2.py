@@ -68,7 +68,7 @@ DEPTHS = {"LazyGNN": ("LazyGNN, L=1", "LazyGNN, L=3"), "ours": ("ours, L=1", "ou
 
 def configure(system: System, shape: Shape, device: str) -> Config:
     """Returns the configuration of a system on a shape, the same MLP for all systems with one."""
-    values = {"epochs": WARMUP + REPEATS, "eval_every": 10_000, "diagnose_every": 0, "lr": 0.001} | system.values
+    values = {"epochs": WARMUP + REPEATS + 1, "eval_every": 10_000, "diagnose_every": 0, "lr": 0.001} | system.values
     if system.method != "graphsage":
         values |= {"num_parts": shape.num_parts, "parts_per_batch": shape.parts_per_batch, "partition": "contiguous"}
     if system.method in ("appnp-gas", "lazygnn", "lazygnn-paper"):
@@ -103,15 +103,14 @@ def measure(config: Config, graph: Graph, num_batches: int | None) -> Result:
         trainer.run()
     except torch.OutOfMemoryError:
         return {"status": "out of memory"}
-    found, stored = (
-        memory.summary(slice(1, None)),
-        sum(each.num_bytes for each in named_histories(built.model).values()),
-    )
+    # the last epoch evaluates, which takes memory of its own
+    found = memory.summary(slice(1, -1))
     resident, peak = found["resident MiB"], found["step peak MiB"]
+    stored = sum(each.num_bytes for each in named_histories(built.model).values())
     on_host = config.model.model_dump().get("history") == "pinned"
     return {
         "status": "ok",
-        TIME: statistics.median(seconds[WARMUP:]),
+        TIME: statistics.median(seconds[WARMUP:-1]),
         GPU: None if resident is None or peak is None else resident + peak,
         HOST: stored / MIB if on_host else None,
         "batches": f"{len(loader)} of {len(built.loader)}",
@@ -167,7 +166,8 @@ def judge_table(summary: Summary) -> list[Verdict]:
             rivals = {name: known[name] for name in others if name in known}
             if system in known and rivals:
                 best = min(rivals, key=lambda name: rivals[name])
-                text = f"{known[system]:.4g} against {rivals[best]:.4g} of {best}"
+                what = "s" if unit == TIME else "MiB"
+                text = f"{known[system]:.4g} {what} against {rivals[best]:.4g} {what} of {best}"
                 found.append(Check(shape, rivals[best] - known[system], text))
         return found
 
@@ -234,4 +234,5 @@ EXPERIMENT = Experiment(
     judge=judge_table,
     draw=draw,
     quick=("tiny",),
+    on_shapes=True,
 )
