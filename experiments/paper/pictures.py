@@ -54,9 +54,9 @@ def few_ticks(panel: Any) -> None:
 
 
 def dots(summary: Summary, path: Path, columns: Sequence[str], label: str, per_line: int = 5) -> None:
-    """Draws a row of dots for every system, a panel for each graph."""
+    """Draws a row of dots for every system, a panel for each graph, in lines of about the same length."""
     lines = -(-len(columns) // per_line)
-    across = min(len(columns), per_line)
+    across = -(-len(columns) // lines)
     names = [row.label for row in summary.rows]
     size = (1.8 + 2 * across, lines * (0.7 + 0.2 * len(names)) + 0.2)
     with drawing(path, lines, across, size=size) as (figure, panels):
