@@ -14,7 +14,7 @@ from benchmarks import scaling as scaling_benchmark
 from benchmarks import step as step_benchmark
 from benchmarks.published import TABLES, Results
 from benchmarks.report import RESULTS, Report, choose
-from benchmarks.shapes import find_shape
+from common.shapes import find_shape
 from lazygnn.cli import Commands
 from lazygnn.commands import choose_device
 

@@ -7,8 +7,8 @@ import torch
 
 from benchmarks.checks import DEEP, LAZY, Check
 from benchmarks.pyg import PygAPPNP
-from benchmarks.shapes import Shape
 from benchmarks.trained import Contender
+from common.shapes import Shape
 
 # steps of exact propagation and of GAS, as in their papers
 NUM_STEPS = 10

@@ -8,8 +8,8 @@ import torch
 
 from benchmarks.contenders import contenders
 from benchmarks.report import RESULTS, Report, choose
-from benchmarks.shapes import Shape, load
 from benchmarks.trained import measure
+from common.shapes import Shape, load
 
 COLUMNS = {
     "contender": "contender",

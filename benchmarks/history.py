@@ -7,9 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from benchmarks.measure import seconds_of
 from benchmarks.report import RESULTS, Report, Row, median, verdict
-from benchmarks.shapes import Shape
+from common.measure import seconds_of
+from common.shapes import Shape
 from lazygnn.history import Store, Tier, open_history
 from lazygnn.propagation import Mix
 

@@ -9,10 +9,10 @@ import torch
 from benchmarks.checks import LAZY, TOLERANCES, Check, propagation_error
 from benchmarks.contenders import NUM_STEPS, Precision, precisions
 from benchmarks.kernels import kernels
-from benchmarks.measure import MIB, Memory, seconds_of
 from benchmarks.report import RESULTS, Report, Row, choose, median, verdict
-from benchmarks.shapes import Shape, load
 from benchmarks.trained import Contender
+from common.measure import MIB, Memory, seconds_of
+from common.shapes import Shape, load
 from lazygnn.graph import Graph
 from lazygnn.history import named_histories
 from lazygnn.methods import Place, build

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from benchmarks.measure import settle
+from common.measure import settle
 from common.provenance import provenance
 from common.summary import markdown_table
 from lazygnn.errors import ConfigError

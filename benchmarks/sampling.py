@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from benchmarks.measure import seconds_of
 from benchmarks.report import RESULTS, Report, Row, choose, verdict
-from benchmarks.shapes import Shape, load
-from benchmarks.trained import StoredBatches
+from common.batches import StoredBatches
+from common.measure import seconds_of
+from common.shapes import Shape, load
 from lazygnn.batch import Batch
 from lazygnn.config import Config
 from lazygnn.graph import Graph, select_rows

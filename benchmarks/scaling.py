@@ -9,8 +9,8 @@ import torch
 
 from benchmarks.contenders import contenders
 from benchmarks.report import OK, RESULTS, Report, Row, choose
-from benchmarks.shapes import Shape, draw
 from benchmarks.trained import measure
+from common.shapes import Shape, draw
 from lazygnn.run.plotting import drawing, integer_ticks
 
 # relative to the shape, except for steps

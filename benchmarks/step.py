@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.kernels import kernels
-from benchmarks.measure import copy_bandwidth, seconds_of
 from benchmarks.pyg import pyg_edges
 from benchmarks.report import RESULTS, Report, Row, choose, median, verdict
-from benchmarks.shapes import Shape, load
+from common.measure import copy_bandwidth, seconds_of
+from common.shapes import Shape, load
 from lazygnn import ops
 from lazygnn.ops import Adjacency, reference
 

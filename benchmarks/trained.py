@@ -1,7 +1,7 @@
 """The cost of training one contender with the library's trainer, and checks of its results."""
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,9 +11,9 @@ import torch
 
 from benchmarks.checks import TOLERANCES, Check, Checked, propagation_error
 from benchmarks.kernels import kernels
-from benchmarks.measure import Memory
 from benchmarks.report import Row, median, verdict
-from lazygnn.batch import Batch, Loader
+from common.batches import StoredBatches
+from common.measure import Memory
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.graph import Graph
 from lazygnn.methods import Built, Place, build, build_model, resolve
@@ -111,35 +111,3 @@ def _check(contender: Contender, check: Check, recipe: str, built: Built, place:
     assert isinstance(model, Checked)
     with forward_precision(config.trainer.precision, place.device):
         return propagation_error(check, model, built.loader, built.graph, place.compute_dtype)
-
-
-class StoredBatches:
-    """Some batches of a loader, always the same; a sweep still covers all nodes."""
-
-    def __init__(self, loader: Loader, batches: Sequence[Batch]) -> None:
-        self.loader = loader
-        self.batches = batches
-        self.position = 0
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[Batch]:
-        for position, batch in enumerate(self.batches, 1):
-            self.position = position
-            yield batch
-
-    def upcoming(self) -> Batch | None:
-        """Returns the next batch."""
-        return self.batches[self.position] if self.position < len(self) else None
-
-    def sweep(self) -> Iterator[Batch]:
-        """Returns batches with every node once."""
-        return self.loader.sweep()
-
-    def state_dict(self) -> dict[str, int]:
-        """Returns an empty state."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Ignores the empty state."""

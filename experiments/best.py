@@ -1,11 +1,11 @@
 """Runs of several methods on several graphs, each set by the rule, by its recipe, or with another depth."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from experiments.graphs import load
-from experiments.grid import Log, Result, run_most, stored_runs
+from experiments.grid import Log, Result, remember, run_most, stored_runs
 from lazygnn.config import Config
 from lazygnn.graph import Graph
 from lazygnn.methods import recipe, recipe_names, resolve
@@ -47,7 +47,7 @@ class Place:
     Attributes:
         root: Folder of data files.
         device: auto, cpu or cuda.
-        workers: Runs at a time.
+        workers: Runs at a time; 0 trains in this process.
         stored: Train nothing; a run that is not stored is missing.
         folder: Folder of the store below `runs/experiments`.
         also: Values of every run.
@@ -62,12 +62,19 @@ class Place:
     also: Mapping[str, Any] = field(default_factory=dict)
     keep_going: bool = False
 
-    def run(self, store: str, configs: Sequence[Config], *, log: Log = "none") -> list[Result | None]:
-        """Returns the results of configurations."""
+    def run(
+        self, store: str, configs: Sequence[Config], *, log: Log = "none", alone: bool = False
+    ) -> list[Result | None]:
+        """Returns the results of configurations; `alone` runs one at a time, so that times can be compared."""
         name = f"{self.folder}{store}"
         if self.stored:
             return stored_runs(name, configs)
-        return run_most(name, configs, workers=self.workers, log=log, keep_going=self.keep_going)
+        workers = min(self.workers, 1) if alone else self.workers
+        return run_most(name, configs, workers=workers, log=log, keep_going=self.keep_going)
+
+    def measure(self, store: str, config: Config, measure: Callable[[], Result]) -> Result | None:
+        """Returns what is stored of a configuration, or measures it; `None` if it is missing and not to be measured."""
+        return remember(f"{self.folder}{store}", config, measure, stored=self.stored)
 
     def configure(
         self, case: Case, dataset: str, seed: int, graph: Graph | None = None, variant: Variant | None = None

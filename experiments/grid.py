@@ -5,7 +5,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
@@ -37,7 +37,7 @@ def run_grid(name: str, configs: Sequence[Config], *, workers: int = 1, log: Log
     Args:
         name: Of the store.
         configs: What to train; a configuration that is repeated is trained once.
-        workers: Runs at a time.
+        workers: Runs at a time, each in a process of its own; 0 trains in this process.
         log: Whether results include the log: of no run, of runs with diagnostics, or of all.
     """
     found = run_most(name, configs, workers=workers, log=log, keep_going=False)
@@ -55,27 +55,57 @@ def run_most(
     print(f"{stored} of {len(configs)} runs are stored; {len(missing)} to train", flush=True)
     if not missing:
         return [known[_key(config)] for config in configs]
-    threads = max(torch.get_num_threads() // workers, 1)
-    # forked workers would inherit a CUDA context that does not survive the fork
-    with (
-        tempfile.TemporaryDirectory() as scratch,
-        ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool,
-    ):
-        futures = {pool.submit(_run, config, scratch, threads, log): config for config in missing}
-        for number, future in enumerate(as_completed(futures), 1):
-            error = future.exception()
-            if error is not None and keep_going and not isinstance(error, BrokenExecutor):
-                print(f"[{number}/{len(missing)}] {_name(futures[future])} failed: {error}", flush=True)
-                continue
-            if error is not None:
+    for number, (config, line) in enumerate(_results(missing, workers, log), 1):
+        if isinstance(line, Exception) and keep_going and not isinstance(line, BrokenExecutor):
+            print(f"[{number}/{len(missing)}] {_name(config)} failed: {line}", flush=True)
+            continue
+        if isinstance(line, Exception):
+            raise line
+        known[line["key"]] = line
+        append(path, line)
+        print(f"[{number}/{len(missing)}] {_name(config)}: {_scores(line)}", flush=True)
+    return [known.get(_key(config)) for config in configs]
+
+
+def _results(configs: Sequence[Config], workers: int, log: Log) -> Iterator[tuple[Config, Result | Exception]]:
+    """Yields each configuration with its result, or the reason that it has none, as they end.
+
+    Without workers, all runs are in this process.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        if workers == 0:
+            for config in configs:
+                try:
+                    yield config, _run(config, scratch, torch.get_num_threads(), log)
+                except Exception as reason:
+                    yield config, reason
+            return
+        threads = max(torch.get_num_threads() // workers, 1)
+        # forked workers would inherit a CUDA context that does not survive the fork
+        with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
+            futures = {pool.submit(_run, config, scratch, threads, log): config for config in configs}
+            try:
+                for future in as_completed(futures):
+                    error = future.exception()
+                    yield futures[future], error if isinstance(error, Exception) else future.result()
+            except BaseException:
                 # the pool would wait for runs that may take hours
                 for worker in active_children():
                     worker.kill()
-            line = future.result()
-            known[line["key"]] = line
-            append(path, line)
-            print(f"[{number}/{len(missing)}] {_name(futures[future])}: {_scores(line)}", flush=True)
-    return [known.get(_key(config)) for config in configs]
+                raise
+
+
+def remember(name: str, config: Config, measure: Callable[[], Result], *, stored: bool = False) -> Result | None:
+    """Returns what `<name>.jsonl` has of a configuration; if that is missing it is measured, or `None` if `stored`."""
+    path = RESULTS / f"{name}.jsonl"
+    key = _key(config)
+    found = next((line for line in _read(path) if line["key"] == key), None)
+    if found is None and not stored:
+        about: Result = {"key": key, "config": config.model_dump(exclude={"root"})}
+        found = about | measure() | provenance()
+        append(path, found)
+        print(f"{_name(config)}: measured", flush=True)
+    return found
 
 
 def append(path: Path, line: Result) -> None:

@@ -6,23 +6,32 @@ from typing import Annotated
 
 import typer
 
-from common.summary import Summary
+from common.summary import TABLES, Summary
 from experiments import grid
 from experiments.best import Place
-from experiments.paper import table1
+from experiments.paper import communication, convergence, redundancy, table1, table2, table3, table4, table5, table6
 from experiments.paper.frame import Experiment, Plan
 from lazygnn.config import nearest
 from lazygnn.errors import ConfigError
 
 EXPERIMENTS: dict[str, Experiment] = {
     "table1": table1.EXPERIMENT,
+    "table2": table2.EXPERIMENT,
+    "table3": table3.EXPERIMENT,
+    "table4": table4.EXPERIMENT,
+    "table5": table5.EXPERIMENT,
+    "table6": table6.EXPERIMENT,
+    "figure1": redundancy.FIGURE1,
+    "figure2": redundancy.FIGURE2,
+    "convergence": convergence.EXPERIMENT,
+    "communication": communication.EXPERIMENT,
 }
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 # of a quick run
 QUICK = {"epochs": 2, "eval_every": 1}
 
 Datasets = Annotated[str, typer.Option(help="Graphs, separated by commas; default: those of the docs.")]
-Systems = Annotated[str, typer.Option(help="Rows of the table, separated by commas; default: all.")]
+System = Annotated[list[str] | None, typer.Option(help="A row of the table, repeatable; default: all.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Number of seeds: 0, 1, ...; default: that of the docs.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
@@ -42,7 +51,7 @@ def add_commands(app: typer.Typer) -> None:
 def _command(names: Sequence[str]) -> Callable[..., None]:
     def command(
         datasets: Datasets = "",
-        systems: Systems = "",
+        system: System = None,
         seeds: Seeds = None,
         root: Root = None,
         device: Device = "auto",
@@ -54,7 +63,8 @@ def _command(names: Sequence[str]) -> Callable[..., None]:
         place = Place(
             root=root,
             device=device,
-            workers=workers,
+            # a process takes longer to start than these runs take
+            workers=0 if quick else workers,
             stored=stored,
             folder="quick/" if quick else "",
             also=QUICK if quick else {},
@@ -63,8 +73,8 @@ def _command(names: Sequence[str]) -> Callable[..., None]:
         for name in names:
             experiment = EXPERIMENTS[name]
             plan = Plan(
-                datasets=_split(datasets) or (experiment.small() if quick else experiment.datasets),
-                systems=_known(_split(systems), experiment) if len(names) == 1 else (),
+                datasets=experiment.graphs(_split(datasets), quick=quick, alone=len(names) == 1),
+                systems=_known(system or (), experiment) if len(names) == 1 else (),
                 seeds=seeds or (1 if quick else experiment.seeds),
                 place=place,
                 quick=quick,
@@ -83,7 +93,7 @@ def _make(name: str, plan: Plan, *, save: bool) -> None:
     print("\n".join([summary.markdown(), "", *(each.markdown() for each in experiment.judge(summary)), ""]))
     print(f"picture: {picture}")
     if save:
-        path = _with_origin(summary, name, plan).save(name)
+        path = _with_origin(summary, name, plan).save(name, TABLES)
         print(f"wrote {path}; `python -m experiments tables --write` updates the docs")
 
 

@@ -5,13 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.summary import SCORE, Cell, Column, Row, Sources, Summary, score
-from experiments.best import Case, Place
-from experiments.graphs import SMALL, load
+from experiments.best import Case, Place, Variant
+from experiments.graphs import SMALL
 from experiments.grid import Result
 from experiments.paper.numbers import COLUMNS
+from experiments.paper.released import STORE
 from experiments.paper.verdict import Verdict
 
 PUBLISHED = "{published}"
+Published = Mapping[str, Mapping[str, float | str]]
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Experiment:
         run: Makes the table.
         judge: Returns the verdicts on a table.
         draw: Draws a table.
+        quick: Graphs of a quick run.
+        on_shapes: Whether graphs are names of shapes.
     """
 
     title: str
@@ -62,23 +66,28 @@ class Experiment:
     run: Callable[[Plan], Summary]
     judge: Callable[[Summary], list[Verdict]]
     draw: Callable[[Summary, Path], None]
+    quick: Sequence[str] = (SMALL,)
+    on_shapes: bool = False
 
-    def small(self) -> Sequence[str]:
-        """Returns the graphs of a quick run."""
-        return (SMALL,)
+    def graphs(self, given: Sequence[str], *, quick: bool, alone: bool) -> Sequence[str]:
+        """Returns the graphs to take.
+
+        Args:
+            given: Those that the user names.
+            quick: Whether the run is a quick one.
+            alone: Whether the user names them for this experiment alone; others may not have shapes of that name.
+        """
+        if given and (alone or not self.on_shapes):
+            return given
+        return self.quick if quick else self.datasets
 
 
-def scores(
-    plan: Plan, store: str, cases: Mapping[str, Case], label: str, published: Mapping[str, Mapping[str, float | str]]
-) -> Summary:
-    """Trains cases with their recipes, or else by the rule, and returns the table of their test scores."""
+def scores(plan: Plan, cases: Mapping[str, Case], label: str, published: Published) -> Summary:
+    """Trains cases as they are set, without recipes, and returns the table of their test scores."""
     names = plan.chosen(cases)
-    graphs = {name: load(name, plan.place.root) for name in plan.datasets}
     wanted = [(case, dataset, seed) for dataset in plan.datasets for case in names for seed in range(plan.seeds)]
-    configs = [
-        plan.place.configure(cases[case], dataset, seed, graph=graphs[dataset]) for case, dataset, seed in wanted
-    ]
-    lines = dict(zip(wanted, plan.place.run(store, configs), strict=True))
+    configs = [plan.place.configure(cases[case], dataset, seed, variant=Variant()) for case, dataset, seed in wanted]
+    lines = dict(zip(wanted, plan.place.run(STORE, configs), strict=True))
     found = {
         (case, dataset): complete([lines[case, dataset, seed] for seed in range(plan.seeds)])
         for case in names
@@ -98,7 +107,7 @@ def table(
     rows: Sequence[str],
     datasets: Sequence[str],
     found: Mapping[tuple[str, str], list[Result] | None],
-    published: Mapping[str, Mapping[str, float | str]],
+    published: Published,
 ) -> Summary:
     """Returns a table of test scores; a graph of the paper has the published number beside ours."""
     columns, sources, made = list[Column](), Sources(), list[Row]()
@@ -133,5 +142,5 @@ def measured(summary: Summary) -> list[str]:
     return [column.title for column in summary.columns if column.format != PUBLISHED]
 
 
-def _in_paper(dataset: str, published: Mapping[str, Mapping[str, float | str]]) -> bool:
+def _in_paper(dataset: str, published: Published) -> bool:
     return dataset in COLUMNS and any(COLUMNS[dataset] in row for row in published.values())

@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
-from benchmarks.shapes import Shape, find_shape
+from common.shapes import Shape, find_shape
 
 CPU = torch.device("cpu")
 CARRIED = {"commit", "date", "machine", "torch", "torch_geometric", "python", "triton", "facts", "rows"}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from benchmarks.published import Results, sampling
 from benchmarks.sampling import Layer, check, drawn_layers, main, samplers
-from benchmarks.shapes import draw
+from common.shapes import draw
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.loader.sampled import SampledLoader

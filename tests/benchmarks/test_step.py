@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-import benchmarks.measure
 import benchmarks.step
+import common.measure
 from tests.benchmarks.helpers import CARRIED, CPU, invoke, read_result, tiny
 
 
 def test_every_step_is_measured_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks.step, "COLUMNS", (16, 47))
-    monkeypatch.setattr(benchmarks.measure, "_COPIED", {"cpu": 2**20})
+    monkeypatch.setattr(common.measure, "_COPIED", {"cpu": 2**20})
     outcome = invoke("step", "--shape", "tiny", "--device", "cpu", "--repeats", "2", "--out", str(tmp_path / "out"))
     assert outcome.exit_code == 0, outcome.output
     result, page = read_result(tmp_path / "out")
@@ -31,7 +31,7 @@ def test_every_step_is_measured_and_checked(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.usefixtures("wrong_kernels")
 def test_a_wrong_kernel_is_reported_as_wrong_and_not_as_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmarks.step, "COLUMNS", (47,))
-    monkeypatch.setattr(benchmarks.measure, "_COPIED", {"cpu": 2**20})
+    monkeypatch.setattr(common.measure, "_COPIED", {"cpu": 2**20})
     report = benchmarks.step.main(tiny(), CPU, repeats=1, folder=tmp_path)
     wrong = [row for row in report.rows if row["status"] == "wrong"]
     # a kernel in bfloat16 may be off by more than that

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import benchmarks.contenders
-import benchmarks.shapes
 import benchmarks.trained
+import common.shapes
 from tests.benchmarks.helpers import CPU, tiny
 
 
@@ -23,6 +23,6 @@ from tests.benchmarks.helpers import CPU, tiny
 )
 def test_contenders_of_a_gpu_are_right_on_a_cpu_too(name: str) -> None:
     contender = benchmarks.contenders.contenders(tiny(), torch.device("cuda"))[name]
-    row = benchmarks.trained.measure(contender, "default", benchmarks.shapes.draw(tiny(), CPU), CPU, 1, 4)
+    row = benchmarks.trained.measure(contender, "default", common.shapes.draw(tiny(), CPU), CPU, 1, 4)
     assert row["status"] == "ok", row
     assert (row["error"] > 1e-4) == ("tf32" not in name)

@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from common import tables
+from experiments import cli
 from experiments.cli import app
 
 
@@ -48,6 +49,7 @@ def test_outdated_tables_are_reported_and_updated(tmp_path: Path, monkeypatch: p
     page = tmp_path / "page.md"
     page.write_text("before <!-- table: demo -->\nold\n<!-- end --> after\n")
     monkeypatch.setattr(tables, "pages", lambda: [page])
+    monkeypatch.setattr(cli, "outdated_reproduction", dict)
     done = invoke("tables")
     assert (done.exit_code, done.stdout.splitlines()[0]) == (1, f"outdated: {page}")
     assert "old" in page.read_text()

@@ -12,9 +12,17 @@ def test_the_published_numbers_reproduce_the_claims_of_the_paper() -> None:
 
 def test_verdicts_follow_the_numbers() -> None:
     def found(lazy: float, mini: float, other: float) -> list[str]:
+        rivals = {"APPNP (full)": 72.0, "GCN (full)": other, "GCNII (full)": 70.0, "GraphSAGE": 70.0}
         columns = {
-            "a": {"APPNP (full)": 72.0, "LazyGNN (full)": lazy, "LazyGNN (mini)": mini, "GCN (full)": other},
-            "b": {"APPNP (full)": 72.0, "GCN (full)": 80.0, "ours (full)": lazy, "ours (mini)": mini},
+            "a": rivals | {"LazyGNN (full)": lazy, "LazyGNN (mini)": mini},
+            # GCNII has not been run, so no system is the best here
+            "b": {
+                "APPNP (full)": 72.0,
+                "GCN (full)": 60.0,
+                "ours (full)": lazy,
+                "ours (mini)": mini,
+                "ours (deep)": 70.0,
+            },
         }
         return outcomes(judge_table(scores(columns)))
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-import benchmarks.shapes
+import common.shapes
 from lazygnn.graph import Graph, normalized_adjacency
 from tests.benchmarks.helpers import CPU, tiny
 
 
 @pytest.fixture(scope="module")
 def drawn() -> Graph:
-    return benchmarks.shapes.draw(tiny(num_nodes=6000, degree=20.0), CPU)
+    return common.shapes.draw(tiny(num_nodes=6000, degree=20.0), CPU)
 
 
 def test_a_drawn_graph_is_symmetric_and_normalized_like_any_other(drawn: Graph) -> None:
@@ -45,12 +45,12 @@ def test_a_drawn_graph_has_hubs_at_random_positions_of_a_part(drawn: Graph) -> N
     assert float(degree.max()) > 10 * float(degree.median())
     hubs = degree.topk(100).indices % 1500
     assert 500 < float(hubs.double().mean()) < 1000
-    even = benchmarks.shapes.draw(tiny(skew=1.0), CPU)
+    even = common.shapes.draw(tiny(skew=1.0), CPU)
     assert float(even.degree.max()) < 4 * float(even.degree.median())
 
 
 def test_a_drawn_graph_is_the_same_for_the_same_seed() -> None:
-    draw = benchmarks.shapes.draw
+    draw = common.shapes.draw
     first, second, other = (draw(tiny(), CPU, seed=seed) for seed in (0, 0, 1))
     assert torch.equal(first.adj.col, second.adj.col)
     dense = [graph.x.to_dense() for graph in (first, second, other)]
@@ -65,7 +65,7 @@ def test_a_drawn_graph_is_the_same_for_the_same_seed() -> None:
 
 def test_a_file_is_preferred_to_a_drawn_graph(tmp_path: Path, block_arrays: dict[str, Any]) -> None:
     np.savez(tmp_path / "tiny.npz", **block_arrays)
-    graph = benchmarks.shapes.load(tiny(num_parts=3), CPU, str(tmp_path))
+    graph = common.shapes.load(tiny(num_parts=3), CPU, str(tmp_path))
     assert graph.num_nodes == 60
     assert graph.part_ptr is not None
     assert len(graph.part_ptr) == 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.blocks import Blocks, distinct, normalized
+from common.blocks import Blocks, distinct, normalized
 from lazygnn.data import load_graph
 from lazygnn.data.datasets import data_root
 from lazygnn.errors import ConfigError
@@ -52,6 +52,9 @@ SHAPES = {
     for shape in (
         Shape("products", 2_449_029, 50.517, 100, 47, 0.08, 50, 1, 512, 4, "ogbn-products"),
         Shape("arxiv", 169_343, 13.674, 128, 40, 0.54, 60, 6, 256, 3, "arxiv"),
+        Shape("reddit", 232_965, 99.645, 602, 41, 0.66, 200, 100, 256, 3, "reddit"),
+        Shape("flickr", 89_250, 10.081, 500, 7, 0.5, 24, 12, 512, 3, "flickr"),
+        Shape("yelp", 716_847, 19.467, 300, 100, 0.75, 40, 5, 512, 4, "yelp"),
         Shape("tiny", 2_000, 12.0, 16, 5, 0.6, 4, 1, 32, 2, "default"),
     )
 }
