@@ -51,6 +51,7 @@ class Graph:
     class_names: tuple[str, ...] | None = None
     name: str = "graph"
     part_ptr: Tensor | None = None  # [P + 1] starts of the parts, if the nodes are sorted by a partition
+    part_engine: str | None = None  # package and version that found these parts
     schema: "Schema | None" = None  # how the columns of tables became the features
 
     @staticmethod
@@ -261,6 +262,7 @@ class Graph:
             masks={split: take(mask) for split, mask in self.masks.items()},
             node_ids=None if self.node_ids is None else self.node_ids[order.numpy()],
             part_ptr=None,
+            part_engine=None,
         )
 
 

@@ -1,8 +1,12 @@
 from pathlib import Path
 
-from lazygnn import commands
+import pytest
+import torch
+
+from lazygnn import commands, partition
 from lazygnn.commands.preparation import describe_parts
 from lazygnn.data import load_graph
+from lazygnn.partitioning.choice import engine_version
 
 
 def test_sizes_are_described_with_units(dataset: Path) -> None:
@@ -13,6 +17,18 @@ def test_sizes_are_described_with_units(dataset: Path) -> None:
     assert f"; {100 * found['edge_cut']:.1f}% of the edges are between parts; halo nodes per node of a part: " in words
     assert f"{found['mean_halo']:.2f} within 1 hop (at most {found['max_halo']:.2f})" in words
     assert words.endswith(f"{found['mean_deep_halo']:.2f} within 3 hops")
+    assert (found["partition"], found["partition_engine"]) == ("random", None)
+
+
+def test_the_engine_is_named_and_stored(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAZYGNN_CACHE", str(tmp_path / "cache"))
+    found = commands.prepare(str(dataset), 4, "auto", 1, balance="edges", out=tmp_path / "prepared")
+    assert (found["partition"], found["partition_engine"]) == ("metis", engine_version("metis"))
+    assert f" in 4 parts by {engine_version('metis')} of " in describe_parts(found)
+    prepared = load_graph(tmp_path / "prepared")
+    assert prepared.part_engine == engine_version("metis")
+    assert partition(prepared, 4).engine == engine_version("metis")
+    assert prepared.permute(torch.arange(60).flip(0)).part_engine is None
 
 
 def test_every_stage_is_announced(dataset: Path, tmp_path: Path) -> None:

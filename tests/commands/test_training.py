@@ -18,6 +18,8 @@ from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphError, LockedError
 from lazygnn.export import plain
 from lazygnn.graph import Graph
+from lazygnn.methods import read_config
+from lazygnn.partitioning.choice import engine_version
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, RESULT, WEIGHTS, Run
@@ -268,6 +270,26 @@ def test_resuming_without_a_checkpoint_starts_over_with_a_warning(
     assert scores(again) == scores(straight)
     assert "has no checkpoint yet and starts over; see the option `checkpoint_minutes`" in caplog.text
     assert [line["epoch"] for line in Run.open(tmp_path / "run").log.read()] == [1, 2, 3, 4]
+
+
+def test_the_partition_that_auto_chose_is_recorded_and_kept(
+    configure: Configure, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("kaminpar")
+    monkeypatch.setenv("LAZYGNN_CACHE", str(tmp_path / "cache"))
+    config = configure(dataset, epochs=2, num_parts=3)
+    with monkeypatch.context() as scarce:
+        scarce.setattr("lazygnn.partitioning.choice.memory_at_hand", lambda: 1000)
+        straight = commands.train(config, tmp_path / "run", quiet=True)
+    run = Run.open(tmp_path / "run")
+    assert run.config(read_config).model.model_dump()["partition"] == "auto"
+    assert run.chosen()["partition"] == "kaminpar"
+    assert run.environment()["partition"] == run.inputs()["part_engine"] == engine_version("kaminpar")
+    # METIS would fit now, and nothing is cached
+    shutil.rmtree(tmp_path / "cache")
+    (tmp_path / "run" / RESULT).unlink()
+    assert scores(commands.resume(tmp_path / "run", quiet=True)) == scores(straight)
+    assert run.chosen()["partition"] == "kaminpar"
 
 
 def test_a_run_in_use_is_neither_started_nor_resumed_by_another_process(in_parts: Config, tmp_path: Path) -> None:

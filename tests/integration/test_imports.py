@@ -16,6 +16,7 @@ HEAVY = (
     "sklearn",
     "ogb",
     "pymetis",
+    "kaminpar",
     "triton",
     "scipy",
     "pyarrow",

@@ -75,6 +75,12 @@ def test_more_parts_in_a_batch_than_exist_are_refused() -> None:
         ),
         ("gcn-gas", {"partition": "random"}, "`partition` is random, but `num_parts` is 1, .*, or omit `partition`"),
         ("gcn-gas", {"partition_seed": 3}, "`partition_seed` is 3, but `num_parts` is 1"),
+        ("gcn-gas", {"balance": "edges"}, "`balance` is edges, but `num_parts` is 1, .*, or omit `balance`"),
+        (
+            "lazygnn",
+            {"balance": "edges", "num_parts": 4, "partition": "random"},
+            "`balance` is edges, but `partition` is random; set `partition=metis`, or omit `balance`",
+        ),
         (
             "lazygnn",
             {"halo": "paper"},

@@ -10,7 +10,7 @@ from lazygnn.graph import Graph
 from lazygnn.methods import resolve
 from lazygnn.run import inputs
 from lazygnn.run.folder import INPUTS, Run
-from lazygnn.run.inputs import check_inputs, fingerprint
+from lazygnn.run.inputs import check_inputs, check_parts, fingerprint
 
 CPU = torch.device("cpu")
 
@@ -54,6 +54,21 @@ def test_another_number_of_threads_is_a_warning(
     assert caplog.messages == []
     check_inputs(run, block_graph, CPU)
     assert f"was started with {before} threads and goes on with {before + 1}" in caplog.text
+
+
+def test_other_parts_are_refused(block_graph: Graph, run: Run) -> None:
+    check_inputs(run, block_graph, CPU)
+    order, ptr = torch.arange(60), torch.tensor([0, 30, 60])
+    check_parts(run, order, ptr, "kaminpar 3.7.3")
+    check_parts(run, order, ptr, None)
+    assert run.inputs()["graph"] == fingerprint(block_graph)
+    message = (
+        "the graph is divided by kaminpar 4.0.0 into other parts than when run `.*run` was started, by kaminpar 3.7.3; "
+        "install that version, or start a new run with `lazygnn train --init-from .*run`"
+    )
+    for other in ((order.flip(0), ptr), (order, torch.tensor([0, 20, 60]))):
+        with pytest.raises(CheckpointError, match=message):
+            check_parts(run, *other, "kaminpar 4.0.0")
 
 
 def test_a_run_of_an_earlier_version_has_no_record(block_graph: Graph, run: Run) -> None:

@@ -12,7 +12,7 @@ from lazygnn.cli.arguments import ColumnsOption, DropUnknownOption, RootOption
 from lazygnn.commands.importing import parse_ratio
 from lazygnn.commands.listing import list_methods, list_options
 from lazygnn.commands.preparation import describe_parts
-from lazygnn.partitioning import PartitionMethod
+from lazygnn.partitioning import Balance, PartitionMethod
 
 
 def list_command(
@@ -30,9 +30,10 @@ def list_command(
 def prepare(
     dataset: Annotated[str, typer.Argument(help="A data set's name, or a path.")],
     num_parts: Annotated[int, typer.Option(help="Number of parts of the graph.")] = 50,
-    partition: Annotated[PartitionMethod, typer.Option(help="Partition method.")] = "metis",
+    partition: Annotated[PartitionMethod, typer.Option(help="Partition method.")] = "auto",
     num_layers: Annotated[int, typer.Option(help="Hops of the paper's halo to measure.")] = 2,
     seed: Annotated[int, typer.Option(help="Seed of the partition.")] = 0,
+    balance: Annotated[Balance, typer.Option(help="What parts have about equal amounts of.")] = "nodes",
     root: RootOption = None,
     out: Annotated[Path | None, typer.Option(help="Also write the graph as a memory-mapped folder.")] = None,
 ) -> None:
@@ -40,7 +41,15 @@ def prepare(
     console = Console(stderr=True)
     with console.status(f"loading {dataset}") as status:
         found = commands.prepare(
-            dataset, num_parts, partition, num_layers, seed=seed, root=root, out=out, tell=status.update
+            dataset,
+            num_parts,
+            partition,
+            num_layers,
+            seed=seed,
+            balance=balance,
+            root=root,
+            out=out,
+            tell=status.update,
         )
     console.print(describe_parts(found), soft_wrap=True, highlight=False)
     typer.echo(json.dumps(found))

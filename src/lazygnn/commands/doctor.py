@@ -14,6 +14,7 @@ _PACKAGES = (
     "safetensors",
     "matplotlib",
     "pymetis",
+    "kaminpar",
     "torch_geometric",
     "pyarrow",
     "optuna",

@@ -8,7 +8,7 @@ from typing import Any
 from lazygnn.commands.paths import as_optional_path
 from lazygnn.data import load_graph
 from lazygnn.data.folder import save_folder
-from lazygnn.partitioning import PartitionMethod, default_cache, describe, partition
+from lazygnn.partitioning import Balance, PartitionMethod, default_cache, describe, partition
 
 
 def prepare(
@@ -18,6 +18,7 @@ def prepare(
     num_layers: int,
     *,
     seed: int = 0,
+    balance: Balance = "nodes",
     root: str | None = None,
     out: Path | str | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -27,9 +28,10 @@ def prepare(
     Args:
         dataset: A name or a path.
         num_parts: The number of parts.
-        method: `metis`, `random` or `contiguous`.
+        method: `auto`, `metis`, `kaminpar`, `random` or `contiguous`.
         num_layers: The number of hops of the deep halo.
         seed: The seed of the partition.
+        balance: What the parts have about equal amounts of: `nodes`, training `labels`, or `edges`.
         root: The folder of data files.
         out: Writes the permuted graph, too, as a folder that `load_graph` maps into memory; train on it with
             `partition = "contiguous"`.
@@ -38,19 +40,22 @@ def prepare(
     out = as_optional_path(out, "out")
     graph = load_graph(dataset, root)
     tell(f"partitioning {graph.num_nodes:,} nodes into {num_parts} parts")
-    parts = partition(graph, num_parts, method=method, seed=seed, cache=default_cache())
+    parts = partition(graph, num_parts, method=method, seed=seed, balance=balance, cache=default_cache())
     tell("measuring the halos")
     summary = asdict(describe(graph, parts, num_layers))
     if out is not None:
         tell(f"writing {out}")
-        save_folder(replace(graph.permute(parts.order), part_ptr=parts.ptr), out)
-    return {"dataset": dataset, "nodes": graph.num_nodes, "edges": graph.num_edges} | summary
+        permuted = graph.permute(parts.order)
+        save_folder(replace(permuted, part_ptr=parts.ptr, part_engine=parts.engine), out)
+    found_by = {"partition": parts.method, "partition_engine": parts.engine}
+    return {"dataset": dataset, "nodes": graph.num_nodes, "edges": graph.num_edges} | found_by | summary
 
 
 def describe_parts(found: dict[str, Any]) -> str:
     """Returns the result of `prepare` as a sentence with units."""
+    engine = f" by {found['partition_engine']}" if found["partition_engine"] else ""
     return (
-        f"{found['nodes']:,} nodes, {found['edges']:,} edges, in {found['num_parts']} parts of "
+        f"{found['nodes']:,} nodes, {found['edges']:,} edges, in {found['num_parts']} parts{engine} of "
         f"{found['smallest_part']:,} to {found['largest_part']:,} nodes; {found['edge_cut']:.1%} of the edges are "
         f"between parts; halo nodes per node of a part: {found['mean_halo']:.2f} within 1 hop (at most "
         f"{found['max_halo']:.2f}), {found['mean_deep_halo']:.2f} within {found['num_layers']} hops"

@@ -30,7 +30,7 @@ from lazygnn.run.claim import check_unused, claim_folder
 from lazygnn.run.curves import plot_curves
 from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, HISTORIES, TENSORBOARD, Run
-from lazygnn.run.inputs import check_inputs
+from lazygnn.run.inputs import check_inputs, check_parts
 from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Saver
@@ -168,9 +168,20 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
     if scale is None and run.chosen():
         # the run was started with features as they are
         config = _with_scaling(config, "off")
-    built = build(config, graph, device, folder=run.path / HISTORIES, cache=default_cache(), feature_scale=scale)
+    built = build(
+        _as_started(run, config),
+        graph,
+        device,
+        folder=run.path / HISTORIES,
+        cache=default_cache(),
+        feature_scale=scale,
+    )
     if built.feature_scale is not None:
         run.save_feature_scale(built.feature_scale)
+    found_by: dict[str, Any] = {}
+    if built.parts is not None:
+        check_parts(run, built.parts.order, built.parts.ptr, built.parts.engine)
+        found_by = {"partition": built.parts.method}
     if (weights := run.load_initial()) is not None:
         _load_initial(built.model, weights)
     trainer = Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
@@ -179,8 +190,8 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
     replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
     features = {"standardize_features": "off" if built.feature_scale is None else "on"}
     chosen = {"device": str(device), "metric": metric} | replay | features | _target_scale(built.model)
-    run.save_chosen(chosen | config.model.chosen())
-    run.save_environment(describe_environment())
+    run.save_chosen(chosen | config.model.chosen() | found_by)
+    run.save_environment(describe_environment() | ({"partition": built.parts.engine} if built.parts else {}))
     return trainer
 
 
@@ -198,6 +209,14 @@ def _scaling_alike(config: Config, earlier: Run, scale: FeatureScale | None) -> 
 def _with_scaling(config: Config, choice: str) -> Config:
     trainer = check_options(type(config.trainer), {**config.trainer.model_dump(), "standardize_features": choice})
     return config.model_copy(update={"trainer": trainer})
+
+
+def _as_started(run: Run, config: Config) -> Config:
+    """Returns the configuration with the partition algorithm that was chosen when the run was started."""
+    chosen = run.chosen().get("partition")
+    if chosen is None or getattr(config.model, "partition", None) != "auto":
+        return config
+    return config.model_copy(update={"model": config.model.model_copy(update={"partition": chosen})})
 
 
 def extended(config: Config, epochs: int, path: Path) -> Config:

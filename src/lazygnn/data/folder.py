@@ -57,6 +57,7 @@ class Header(BaseModel):
     num_outputs: _Size
     class_names: tuple[str, ...] | None = None
     arrays: tuple[ArrayName, ...]
+    part_engine: str | None = None
     # pydantic has a method `schema`
     table_schema: Schema | None = Field(None, alias="schema")
 
@@ -83,6 +84,7 @@ def save_folder(graph: Graph, path: str | Path) -> None:
             num_outputs=graph.task.num_outputs,
             class_names=graph.class_names,
             arrays=tuple(arrays),
+            part_engine=graph.part_engine,
             table_schema=graph.schema,
         )
         write_header(folder, header)
@@ -114,6 +116,7 @@ def load_folder(path: str | Path) -> Graph:
         class_names=header.class_names,
         name=header.name,
         part_ptr=reader.part_ptr() if "part_ptr" in header.arrays else None,
+        part_engine=header.part_engine,
         schema=header.table_schema,
     )
 
@@ -135,7 +138,7 @@ def staged_folder(path: Path) -> Iterator[Path]:
 
 def write_header(folder: Path, header: Header) -> None:
     """Writes `graph.json`."""
-    exclude = {"table_schema"} if header.table_schema is None else None
+    exclude = {name for name in ("part_engine", "table_schema") if getattr(header, name) is None}
     text = header.model_dump_json(indent=2, by_alias=True, exclude=exclude)
     (folder / HEADER).write_text(text + "\n", encoding="utf-8")
 

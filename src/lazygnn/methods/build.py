@@ -16,6 +16,7 @@ from lazygnn.methods.recipes import find_method
 from lazygnn.model import Model
 from lazygnn.models import MLP, Standardized
 from lazygnn.ops import choose_device
+from lazygnn.partitioning import Partition
 from lazygnn.transforms import row_normalize
 
 logger = logging.getLogger(__name__)
@@ -30,12 +31,14 @@ class Built:
         loader: The loader of its training batches.
         graph: The graph as the model takes it; features may be scaled.
         feature_scale: The scale of the features; `None` if they are as they were.
+        parts: The parts that it is sorted by, of the graph as it was loaded; `None` if it has the order of that graph.
     """
 
     model: Model
     loader: Loader
     graph: Graph
     feature_scale: FeatureScale | None = None
+    parts: Partition | None = None
 
 
 def build(
@@ -86,7 +89,7 @@ def build(
     method.link(model, loader)
     if config.trainer.standardize_targets and graph.task.kind == "regression" and list(model.parameters()):
         model = Standardized.fit(model, graph).to(place.device)
-    return Built(model, loader, graph, feature_scale)
+    return Built(model, loader, graph, feature_scale, parts)
 
 
 def build_model(config: Config, graph: Graph, place: Place) -> Model:

@@ -17,7 +17,7 @@ from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import ClusterLoader, FullLoader, SaintLoader
 from lazygnn.methods.base import Cut, MethodOptions, Place
 from lazygnn.model import Model
-from lazygnn.partitioning import Partition, partition
+from lazygnn.partitioning import Balance, Partition, PartitionMethod, partition
 from lazygnn.propagation import Mix
 from lazygnn.tunable import Choices, Range
 
@@ -114,8 +114,11 @@ class ClusterOptions(MethodOptions):
 
     num_parts: int = Field(1, ge=1, description="parts the graph is partitioned into; 1 means full batch")
     parts_per_batch: int = Field(1, ge=1, description="parts in a batch")
-    partition: Literal["metis", "random", "contiguous"] = Field("metis", description="partition algorithm")
+    partition: PartitionMethod = Field(
+        "auto", description="partition algorithm; auto is METIS, or KaMinPar where METIS would not fit in memory"
+    )
     partition_seed: int = Field(0, ge=0, description="seed of the partition; the seed of the run does not change it")
+    balance: Balance = Field("nodes", description="what the parts have about equal amounts of")
     halo: Literal["frozen", "paper", "features", "induced", "none"] = Field(
         "frozen", description="neighbors around a batch"
     )
@@ -133,9 +136,14 @@ class ClusterOptions(MethodOptions):
         """Adds the options that only a partitioned graph needs."""
         found = super().ignored()
         if self.num_parts == 1:
-            for name in ("parts_per_batch", "partition", "partition_seed", "halo", "keep_batches"):
+            for name in ("parts_per_batch", "partition", "partition_seed", "balance", "halo", "keep_batches"):
                 if self.differs(name):
                     found[name] = self.needs_parts(name)
+        elif self.partition in ("random", "contiguous") and self.differs("balance"):
+            found["balance"] = (
+                f"`balance` is {self.balance}, but `partition` is {self.partition}; set `partition=metis`, or omit "
+                "`balance`"
+            )
         return found
 
     def needs_parts(self, name: str) -> str:
@@ -166,7 +174,14 @@ class ClusterOptions(MethodOptions):
         """Partitions the graph, or reads an earlier partition from the cache."""
         if self.num_parts == 1:
             return None
-        return partition(graph, self.num_parts, method=self.partition, seed=self.partition_seed, cache=cache)
+        return partition(
+            graph,
+            self.num_parts,
+            method=self.partition,
+            seed=self.partition_seed,
+            balance=self.balance,
+            cache=cache,
+        )
 
     def load(self, cut: Cut, place: Place, num_layers: int, *, label_step: bool = False) -> Loader:
         """Builds a loader of whole parts with a halo, or of the whole graph; for resolved options."""

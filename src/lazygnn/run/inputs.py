@@ -1,4 +1,4 @@
-"""What a run was started on: the content of its graph and the number of threads, which a resume must find again."""
+"""What a run was started on: its graph, parts and threads, which a resume must find again."""
 
 import hashlib
 import json
@@ -46,6 +46,29 @@ def check_inputs(run: Run, graph: Graph, device: torch.device) -> None:
             known.get("threads"),
             found["threads"],
             known.get("threads"),
+        )
+
+
+def check_parts(run: Run, order: Tensor, ptr: Tensor, engine: str | None) -> None:
+    """Records the parts of the graph in a run that has no record of them; otherwise refuses other parts.
+
+    Args:
+        run: The run, whose graph is recorded already.
+        order: Nodes part by part.
+        ptr: Starts of the parts.
+        engine: Package and version that found them.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (order, ptr):
+        digest.update(array.contiguous().numpy().data)
+    known, found = run.inputs(), digest.hexdigest()
+    if "parts" not in known:
+        run.save_inputs(known | {"parts": found, "part_engine": engine})
+    elif known["parts"] != found:
+        started, now = known.get("part_engine") or "another method", engine or "another method"
+        raise CheckpointError(
+            f"the graph is divided by {now} into other parts than when run `{run.path}` was started, by {started}; "
+            f"install that version, or start a new run with `lazygnn train --init-from {run.path}`"
         )
 
 

@@ -84,6 +84,7 @@ def extend_graph(
         masks={split: F.pad(mask.cpu(), (0, len(index))) for split, mask in graph.masks.items()},
         node_ids=np.array([*known.to_pylist(), *index.texts.to_pylist()], dtype=np.str_),
         part_ptr=None,
+        part_engine=None,
     )
     told = note_features(schema, encoded.missing, encoded.unknown)
     notes = [f"{len(index):,} new nodes from {source.name}", *told[1:]]
