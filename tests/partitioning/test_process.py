@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import threading
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lazygnn.graph import Graph
-from lazygnn.partitioning import engines
+from lazygnn.partitioning import engines, process
 from lazygnn.partitioning.process import EngineFailure, run_engine
 
 
@@ -37,6 +38,17 @@ def test_the_end_of_a_process_without_a_result_is_explained(
     with pytest.raises(EngineFailure, match=message):
         run_engine("metis", blocks.adj, 2, 0, None, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_full_disk_is_an_error_with_a_remedy(blocks: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(process, "write_graph_file", full)
+    message = rf"No space left on device; `{tmp_path}` must have 0.0 GB for the graph: set LAZYGNN_CACHE to choose"
+    with pytest.raises(EngineFailure, match=message):
+        run_engine("metis", blocks.adj, 2, 0, None, tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_replaced(blocks: Graph, tmp_path: Path) -> None:

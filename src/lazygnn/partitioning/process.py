@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lazygnn.files import naming
+from lazygnn.errors import reason
 from lazygnn.ops import Adjacency
 from lazygnn.partitioning import engines
 from lazygnn.partitioning.base import neighbor_blocks
@@ -51,19 +51,26 @@ def run_engine(
     """
     with _scratch(folder) as scratch:
         file, out = scratch / "graph.parhip", scratch / "parts.npy"
-        write_graph_file(adj, file, weights)
         words = [engine, str(file), str(out), str(num_parts), str(seed), str(os.getpid())]
-        # `-P` keeps the folder of that file, and so its modules, off the path
-        done = subprocess.run(
-            [sys.executable, "-P", engines.__file__, *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            check=False,
-        )
+        try:
+            write_graph_file(adj, file, weights)
+            # `-P` keeps the folder of that file, and so its modules, off the path
+            done = subprocess.run(
+                [sys.executable, "-P", engines.__file__, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                check=False,
+            )
+        except OSError as error:
+            size = NODE_BYTES * len(adj.col) / 1e9
+            raise EngineFailure(
+                f"{reason(error)}; `{scratch.parent}` must have {size:.1f} GB for the graph: set LAZYGNN_CACHE to "
+                "choose another folder"
+            ) from error
         if done.returncode != 0 or not out.is_file():
-            raise EngineFailure(_reason(done.returncode, done.stdout.decode(errors="replace")))
+            raise EngineFailure(_cause(done.returncode, done.stdout.decode(errors="replace")))
         found: np.ndarray = np.load(out, allow_pickle=False)
         return found
 
@@ -74,7 +81,7 @@ def write_graph_file(adj: Adjacency, file: Path, weights: np.ndarray | None = No
     flags = NO_EDGE_WEIGHTS | NODES_IN_32_BITS | (NO_NODE_WEIGHTS if weights is None else 0)
     start = HEADER_BYTES + POINTER_BYTES * (num_nodes + 1)
     degrees = np.zeros(num_nodes + 1, dtype=np.int64)
-    with naming(file), file.open("wb") as stream:
+    with file.open("wb") as stream:
         stream.seek(start)
         for rows, counts, neighbors in neighbor_blocks(adj):
             degrees[rows.start + 1 : rows.stop + 1] = counts
@@ -100,7 +107,7 @@ def _scratch(folder: Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _reason(status: int, output: str) -> str:
+def _cause(status: int, output: str) -> str:
     if status < 0:
         ended = f"its process was ended by {signal.Signals(-status).name}"
         return f"{ended}, often for lack of memory" if -status == signal.SIGKILL else ended
