@@ -9,9 +9,12 @@ from common.summary import Summary
 from common.tables import outdated
 from experiments import demo as demo_experiment
 from experiments import depth as depth_experiment
+from experiments import halo as halo_experiment
 from experiments import minibatch as minibatch_experiment
 from experiments import oscillation as oscillation_experiment
+from experiments import partition_memory as partition_memory_experiment
 from experiments import products_shape as products_shape_experiment
+from experiments import scale_out as scale_out_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
 from experiments import training_figure
@@ -71,9 +74,39 @@ def depth(
 
 
 @app.command()
-def products_shape(folder: Annotated[Path, typer.Argument(help="Where to write the graph.")]) -> None:
+def products_shape(
+    folder: Annotated[Path, typer.Argument(help="Where to write the graph.")],
+    nodes: Annotated[
+        int, typer.Option(min=50, help="Number of nodes; the degree stays.")
+    ] = products_shape_experiment.NODES,
+) -> None:
     """Writes a graph of the shape of ogbn-products, for measurements of time and memory."""
-    products_shape_experiment.main(folder)
+    products_shape_experiment.main(folder, nodes)
+
+
+@app.command()
+def halo(root: Root = None, save: Save = False) -> None:
+    """Divides three graphs for 2 to 64 ranks and counts halos, and the bytes that methods send in an epoch."""
+    _show(halo_experiment.main(root), "halo", save)
+
+
+@app.command()
+def scale_out(save: Save = False) -> None:
+    """Computes memory, bytes and time of ranks at the size of papers100M, from measured constants."""
+    _show(scale_out_experiment.memory_table(), "scale-out-memory", save)
+    _show(scale_out_experiment.bytes_table(), "scale-out-bytes", save)
+
+
+@app.command()
+def partition_memory(
+    folders: Annotated[list[Path], typer.Argument(help="Graphs as folders, such as `products-shape` writes.")],
+    engine: Annotated[list[str] | None, typer.Option(help="metis or kaminpar; default: kaminpar.")] = None,
+    parts: Annotated[list[int] | None, typer.Option(help="Numbers of parts; default: 10 and 50.")] = None,
+    save: Save = False,
+) -> None:
+    """Measures time and memory of `lazygnn prepare`."""
+    found = partition_memory_experiment.main(folders, engine or ["kaminpar"], parts or [10, 50])
+    _show(found, "partition-memory", save)
 
 
 @app.command()
