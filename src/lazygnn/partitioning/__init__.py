@@ -49,7 +49,7 @@ def partition(
         graph: The graph; weights of edges are ignored.
         num_parts: Number of parts, from 1 to the number of nodes.
         method: `metis` and `kaminpar` keep neighbors together; METIS takes 120 bytes of memory per stored entry,
-            KaMinPar about 15. `random` draws parts of equal size. `contiguous` slices the node order: into the parts
+            KaMinPar about 20. `random` draws parts of equal size. `contiguous` slices the node order: into the parts
             of a prepared graph if their number is the same, and otherwise evenly. `auto` takes the parts of a prepared
             graph if their number is the same; otherwise it is `kaminpar` where METIS would not fit in the memory at
             hand and has no result in the cache, and `metis` elsewhere.

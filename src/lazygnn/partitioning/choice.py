@@ -21,7 +21,7 @@ def choose_engine(num_entries: int) -> Engine:
     if find_spec("kaminpar") is None:
         raise ConfigError(
             f"METIS would need about {needed / 1e9:.1f} GB of memory for {num_entries} entries, but "
-            f"{free / 1e9:.1f} GB are free; install KaMinPar, which needs a tenth, with "
+            f"{free / 1e9:.1f} GB are free; install KaMinPar, which needs a fifth, with "
             f"`pip install 'lazygnn[kaminpar]'`, free memory, or {OTHERWISE}"
         )
     return "kaminpar"
