@@ -7,7 +7,7 @@ from typing import Any
 
 from lazygnn.commands.paths import as_optional_path
 from lazygnn.data import load_graph
-from lazygnn.data.folder import save_folder
+from lazygnn.data.sorted_folder import save_sorted
 from lazygnn.partitioning import Balance, PartitionMethod, default_cache, describe, partition
 
 
@@ -45,8 +45,7 @@ def prepare(
     summary = asdict(describe(graph, parts, num_layers))
     if out is not None:
         tell(f"writing {out}")
-        permuted = graph.permute(parts.order)
-        save_folder(replace(permuted, part_ptr=parts.ptr, part_engine=parts.engine), out)
+        save_sorted(replace(graph, part_ptr=parts.ptr, part_engine=parts.engine), parts.order, out)
     found_by = {"partition": parts.method, "partition_engine": parts.engine}
     return {"dataset": dataset, "nodes": graph.num_nodes, "edges": graph.num_edges} | found_by | summary
 

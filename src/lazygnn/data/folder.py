@@ -72,22 +72,26 @@ def save_folder(graph: Graph, path: str | Path) -> None:
         graph: A graph on any device; a memory-mapped graph may be saved to its own folder.
         path: The folder.
     """
-    arrays = _to_arrays(graph)
+    arrays = to_arrays(graph)
     with staged_folder(Path(path)) as folder:
         for name, array in arrays.items():
             np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        header = Header(
-            name=graph.name,
-            task=graph.task.kind,
-            num_nodes=graph.num_nodes,
-            in_channels=graph.in_channels,
-            num_outputs=graph.task.num_outputs,
-            class_names=graph.class_names,
-            arrays=tuple(arrays),
-            part_engine=graph.part_engine,
-            table_schema=graph.schema,
-        )
-        write_header(folder, header)
+        write_header(folder, header_of(graph, tuple(arrays)))
+
+
+def header_of(graph: Graph, arrays: tuple[ArrayName, ...]) -> Header:
+    """Returns the content of `graph.json` for a graph and the names of its arrays."""
+    return Header(
+        name=graph.name,
+        task=graph.task.kind,
+        num_nodes=graph.num_nodes,
+        in_channels=graph.in_channels,
+        num_outputs=graph.task.num_outputs,
+        class_names=graph.class_names,
+        arrays=arrays,
+        part_engine=graph.part_engine,
+        table_schema=graph.schema,
+    )
 
 
 def load_folder(path: str | Path) -> Graph:
@@ -280,7 +284,8 @@ def _read_header(path: Path) -> Header:
     return header
 
 
-def _to_arrays(graph: Graph) -> dict[ArrayName, np.ndarray]:
+def to_arrays(graph: Graph) -> dict[ArrayName, np.ndarray]:
+    """Returns the arrays of a graph; refuses types that the folder does not have."""
     adj, x = graph.adj, graph.x
     tensors: dict[ArrayName, Tensor] = {"rowptr": adj.rowptr, "col": adj.col, "value": adj.value}
     if isinstance(x, Csr):

@@ -135,17 +135,27 @@ class Csr:
 
         Processes a few million entries at a time, which bounds the memory needed besides the result.
         """
-        position = torch.empty_like(order)
-        position[order] = torch.arange(len(order), device=order.device)
+        col, value, end = torch.empty_like(self.col), torch.empty_like(self.value), 0
+        for cols, values in self.permuted_blocks(order):
+            entries = slice(end, end + len(cols))
+            col[entries], value[entries] = cols, values
+            end += len(cols)
+        return Csr(self.permuted_rowptr(order), col, value, self.num_cols)
+
+    def permuted_rowptr(self, order: Tensor) -> Tensor:
+        """Returns the row pointers after `permute`."""
         rowptr = torch.zeros(len(order) + 1, dtype=torch.long, device=self.device)
         torch.cumsum(self.rowptr.diff()[order], 0, out=rowptr[1:])
-        col, value = torch.empty_like(self.col), torch.empty_like(self.value)
-        for start, stop in row_chunks(rowptr):
+        return rowptr.to(self.rowptr.dtype)
+
+    def permuted_blocks(self, order: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yields columns and values after `permute`, a few million entries at a time."""
+        position = torch.empty_like(order)
+        position[order] = torch.arange(len(order), device=order.device)
+        for start, stop in row_chunks(self.permuted_rowptr(order)):
             part = self.select(order[start:stop])
             key, at = (part.row_index() * self.num_cols + position[part.col]).sort(stable=True)
-            entries = slice(int(rowptr[start]), int(rowptr[stop]))
-            col[entries], value[entries] = key % self.num_cols, part.value[at]
-        return Csr(rowptr.to(self.rowptr.dtype), col, value, self.num_cols)
+            yield (key % self.num_cols).to(self.col.dtype), part.value[at]
 
     def to_dense(self) -> Tensor:
         """Returns the matrix as a dense tensor; duplicates are summed."""
