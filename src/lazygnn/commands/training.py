@@ -178,7 +178,8 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
     )
     if built.feature_scale is not None:
         run.save_feature_scale(built.feature_scale)
-    found_by: dict[str, Any] = {}
+    # without parts, the nodes stay in their order
+    found_by = {"partition": "contiguous"} if hasattr(config.model, "partition") else {}
     if built.parts is not None:
         check_parts(run, built.parts.order, built.parts.ptr, built.parts.engine)
         found_by = {"partition": built.parts.method}
