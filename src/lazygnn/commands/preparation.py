@@ -33,8 +33,8 @@ def prepare(
         seed: The seed of the partition.
         balance: What the parts have about equal amounts of: `nodes`, training `labels`, or `edges`.
         root: The folder of data files.
-        out: Writes the permuted graph, too, as a folder that `load_graph` maps into memory; train on it with
-            `partition = "contiguous"`.
+        out: Writes the permuted graph, too, as a folder that `load_graph` maps into memory; training on it with as many
+            parts takes its parts.
         tell: Called with a description of every stage.
     """
     out = as_optional_path(out, "out")
