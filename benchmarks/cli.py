@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Measures time and memory and checks the results, which are written to `runs/benchmarks`.",
 )
-Shape = Annotated[str, typer.Option(help="products, arxiv or tiny.")]
+Shape = Annotated[str, typer.Option(help="products, arxiv, reddit, flickr, yelp or tiny.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 Only = Annotated[str, typer.Option(help="Names to measure, separated by commas; default: all of them.")]

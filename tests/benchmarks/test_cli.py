@@ -10,7 +10,7 @@ from tests.benchmarks.helpers import invoke
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["step", "--shape", "huge"], "unknown shape `huge`; choose one of: products, arxiv, tiny"),
+        (["step", "--shape", "huge"], "unknown shape `huge`; choose one of: products, arxiv, reddit, flickr"),
         (["step", "--shape", "tiny", "--only", "dgl"], "unknown contender `dgl`; choose one of: ours, ours-narrow"),
         (["epoch", "--shape", "tiny", "--only", "ours,dgl"], "unknown contender `dgl`; choose one of: ours-full, ours"),
         (["fit", "--only", "gcn"], "unknown method `gcn`; choose one of: appnp, lazygnn"),

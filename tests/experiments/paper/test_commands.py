@@ -23,8 +23,11 @@ def test_all_tables_and_figures_can_be_tried_in_a_moment(results: Path) -> None:
     # every system has a row with a number, but for the memory of a GPU
     assert "| **ours (deep)** |  |" not in done.stdout
     # what is stored is not measured again
-    again = CliRunner().invoke(app, ["all", "--quick", "--stored", "--device", "cpu"], catch_exceptions=False)
-    assert [line for line in again.stdout.splitlines() if line.startswith("- **")] == verdicts
+    again = CliRunner().invoke(app, ["table3", "--quick", "--stored", "--device", "cpu"], catch_exceptions=False)
+    assert "measured\n" not in again.stdout
+    found = [line for line in again.stdout.splitlines() if line.startswith("- **")]
+    assert found
+    assert set(found) <= set(verdicts)
 
 
 def test_an_unknown_system_is_one_line_and_a_status() -> None:
