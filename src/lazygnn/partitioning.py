@@ -20,6 +20,7 @@ from lazygnn.errors import ConfigError
 from lazygnn.files import replaced
 from lazygnn.graph import Graph, check_graph, is_permutation
 from lazygnn.ops import Adjacency, row_chunks
+from lazygnn.untrusted.arrays import open_archive
 
 logger = logging.getLogger(__name__)
 
@@ -281,8 +282,8 @@ def _read(file: Path, num_nodes: int, num_parts: int) -> Partition | None:
     if not file.is_file():
         return None
     try:
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            order, ptr = torch.from_numpy(arrays["order"]), torch.from_numpy(arrays["ptr"])
+        with open_archive(file) as arrays:
+            order, ptr = torch.from_numpy(arrays.read("order")), torch.from_numpy(arrays.read("ptr"))
         _check(order, ptr, num_nodes, num_parts)
     # a corrupt archive can fail in zip, zlib or numpy's header parser
     except Exception as error:
