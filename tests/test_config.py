@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from pydantic import Field, PositiveInt, ValidationError
 
@@ -202,3 +203,30 @@ def test_none_empties_an_option_unless_it_is_one_of_its_values() -> None:
 def test_settings_of_a_run_are_not_options(name: str, value: Any) -> None:
     with pytest.raises(ConfigError, match=f"`{name}` belongs to a run; give it as `--{name} {value}`"):
         resolve("lazygnn", "wordnet-small", {name: value})
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"epochs": np.ones(3)}, r"option `epochs` is array\(\[1., 1., 1.\]\): input should be a valid integer"),
+        ({"epochs": 2**64}, "option `epochs` has 65 bits; give an integer of at most 63"),
+        ({3: 1}, "`option` is 3, of type int; name options by text"),
+        ({"lr": "x" * 5000}, r"option `lr` is 'x{199}\.\.\.: input should be a valid number"),
+    ],
+    ids=["array", "integer", "name", "text"],
+)
+def test_values_of_any_kind_are_refused_in_words(values: dict[Any, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve("mlp", "mine", values)
+
+
+def test_a_seed_has_at_most_63_bits() -> None:
+    assert resolve("mlp", "mine", seed=2**63 - 1).seed == 2**63 - 1
+    with pytest.raises(ConfigError, match="option `seed` has 65 bits; give an integer of at most 63"):
+        resolve("mlp", "mine", seed=2**64)
+
+
+@pytest.mark.parametrize("text", ["a=" + "[" * 5000, "a=0x" + "f" * 5000])
+def test_a_value_without_end_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="cannot read the value of `a`: "):
+        parse_assignments([text])

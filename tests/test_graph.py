@@ -561,3 +561,52 @@ def test_missing_fields_of_pyg_data_are_named(fields: dict[str, Any], message: s
 def test_labels_that_are_not_numbered_from_zero_are_refused() -> None:
     with pytest.raises(GraphError, match=r"`y` holds label 6000000 for 2 nodes; number the classes from 0"):
         Graph.from_edges(np.array([[0], [1]]), np.ones((2, 1)), np.array([0, 6_000_000]))
+
+
+def test_data_may_hold_arrays_of_numpy(block_arrays: dict[str, Any]) -> None:
+    class Data:
+        @staticmethod
+        def to_dict() -> dict[str, Any]:
+            return block_arrays | {"y": block_arrays["y"][:, None]}
+
+    graph = Graph.from_data(Data())
+    assert graph.y.tolist() == block_arrays["y"].tolist()
+    assert list(graph.masks) == ["train", "val", "test"]
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.ones(4, 2, device="meta"), "`x` is on the device `meta`, which holds no numbers; give a tensor with"),
+        (torch.ones(4, 2).to_sparse(), "`x` has layout torch.sparse_coo and type torch.float32; give dense real"),
+        (np.full((4, 2), 2**64 - 1, dtype=np.uint64), "`x` holds 18446744073709551615, more than int64 can hold"),
+        (torch.full((4, 2), 2**64 - 1, dtype=torch.uint64), "`x` holds 18446744073709551615, more than int64 can"),
+    ],
+    ids=["meta", "sparse", "array", "tensor"],
+)
+def test_features_that_cannot_be_computed_with_are_refused(x: Any, message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        Graph.from_edges(np.array([[0], [1]]), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.float8_e4m3fn, torch.bfloat16])
+def test_narrow_and_unsigned_tensors_are_taken(dtype: torch.dtype) -> None:
+    graph = Graph.from_edges(np.array([[0], [1]]), torch.ones(2, 3).to(dtype))
+    assert isinstance(graph.x, Tensor)
+    assert torch.equal(graph.x, torch.ones(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_classes": np.ones(3)}, "`num_classes` is of type ndarray and shape"),
+        ({"num_classes": True}, "`num_classes` is True, of type bool; give a whole number"),
+        ({"num_classes": 10**12}, "`num_classes` is 1000000000000; give at least 1 and less than 2"),
+        ({"task": ["auto"]}, r"`task` is `\['auto'\]`; choose one of: auto"),
+        ({"name": 3}, "`name` is 3, of type int; give a text"),
+    ],
+    ids=["array", "bool", "huge", "list", "number"],
+)
+def test_options_of_another_type_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        Graph.from_edges(np.array([[0], [1]]), np.ones((2, 1)), np.array([0, 1]), **options)

@@ -8,19 +8,23 @@ and the remedy.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lazygnn.errors import GraphError
+from lazygnn.errors import GraphError, wrong_type
 from lazygnn.ops import Csr, to_tensor
 from lazygnn.task import METRICS, Task
 
 Array = np.ndarray | Tensor
 # rows that are checked at a time, since a check takes as much memory as its rows
 _BLOCK_ROWS = 65_536
+
+# types that torch stores but does not compare
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 def rises(ptr: Array, stop: int, *, by: int = 0) -> bool:
@@ -51,19 +55,34 @@ def naming(argument: str, field: str) -> Iterator[None]:
 
 def _tensor(array: Any, field: str) -> Tensor:
     if isinstance(array, Tensor):
-        if array.layout != torch.strided or array.is_complex():
-            raise GraphError(f"`{field}` has layout {array.layout} and type {array.dtype}; give dense real numbers")
-        return array.detach().cpu()
+        return _plain(array, field)
     array = _array(array, field)
     if array.dtype.kind not in "biuf":
         raise GraphError(f"`{field}` has type {array.dtype}; give numbers")
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
+        raise GraphError(f"`{field}` holds {int(array.max())}, more than int64 can hold; give smaller numbers")
     return to_tensor(array)
 
 
+def _plain(tensor: Tensor, field: str) -> Tensor:
+    """Returns a dense tensor on the CPU, of a type that can be computed with."""
+    if tensor.layout != torch.strided or tensor.is_complex() or tensor.is_quantized:
+        raise GraphError(f"`{field}` has layout {tensor.layout} and type {tensor.dtype}; give dense real numbers")
+    if tensor.device.type == "meta":
+        raise GraphError(f"`{field}` is on the device `meta`, which holds no numbers; give a tensor with numbers")
+    tensor = tensor.detach().cpu()
+    if tensor.dtype in _UNSIGNED:
+        return _tensor(tensor.numpy(), field)
+    return tensor.float() if tensor.is_floating_point() and tensor.element_size() == 1 else tensor
+
+
 def _array(values: Any, field: str) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = _plain(values, field)
+        values = (values.float() if values.is_floating_point() else values).numpy()
     try:
         array = np.asarray(values)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise GraphError(f"`{field}` has rows of different length; give rows of the same length") from error
     # bytes never equal text
     return np.char.decode(array, "utf-8", "backslashreplace") if array.dtype.kind == "S" else array
@@ -140,7 +159,7 @@ def check_ids(node_ids: np.ndarray | list[str], num_nodes: int) -> np.ndarray:
 
 def check_edges(edges: Array, num_nodes: int, ids: np.ndarray | None) -> Tensor:
     """Returns edges as node indices, [2, M]; edges of the same type as `ids` are ids."""
-    array = edges.detach().cpu().numpy() if isinstance(edges, Tensor) else _array(edges, "edges")
+    array = _array(edges, "edges")
     if array.ndim != 2 or array.shape[0] != 2:
         remedy = "; transpose it" if array.ndim == 2 and array.shape[1] == 2 else ""
         raise GraphError(f"`edges` has shape {array.shape}; give two rows, sources and targets: [2, num_edges]{remedy}")
@@ -184,10 +203,14 @@ def check_weights(edge_weight: Array, num_edges: int) -> Tensor:
 
 def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task: str) -> tuple[Tensor, Task]:
     """Returns targets, [N] or [N, C], and their task."""
-    if task != "auto" and task not in METRICS:
+    if not isinstance(task, str) or task not in ("auto", *METRICS):
         raise GraphError(f"`task` is `{task}`; choose one of: auto, {', '.join(METRICS)}")
-    if num_classes is not None and num_classes < 1:
-        raise GraphError(f"`num_classes` is {num_classes}; give at least 1")
+    if num_classes is not None:
+        if isinstance(num_classes, bool) or not isinstance(num_classes, Integral):
+            raise GraphError(wrong_type("num_classes", num_classes, "give a whole number"))
+        if not 1 <= num_classes < 2**31:
+            raise GraphError(f"`num_classes` is {num_classes}; give at least 1 and less than 2^31")
+        num_classes = int(num_classes)
     if y is None:
         return torch.full((num_nodes,), -1), Task("single-label", num_classes or 1)
     target = _tensor(y, "y")

@@ -11,13 +11,16 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SerializeAsAny, ValidationError
 from pydantic.fields import FieldInfo
 
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.tunable import Choices, Range
+from lazygnn.untrusted.text import parse_toml
 
 # options that were renamed: old name -> new name
 RENAMED = {"fanout": "num_neighbors"}
 # decimals of a number that is shown and not computed with
 _SHOWN_DECIMALS = 6
+_SHOWN_CHARACTERS = 200
+_MAX_INTEGER = 2**63 - 1
 _SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
@@ -126,9 +129,11 @@ def parse_assignments(assignments: Iterable[str]) -> dict[str, Any]:
         if not equals or not key.strip():
             raise ConfigError(f"`{assignment}` is not of the form key=value, such as `epochs=5`")
         try:
-            values[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+            values[key.strip()] = parse_toml(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             values[key.strip()] = _words(text.strip())
+        except ValueError as error:
+            raise ConfigError(f"cannot read the value of `{key.strip()[:80]}`: {error}") from error
     return values
 
 
@@ -153,10 +158,10 @@ def read_options(path: Path) -> dict[str, Any]:
 def read_toml(path: Path) -> dict[str, Any]:
     """Reads a TOML file of options, with or without tables."""
     try:
-        return tomllib.loads(path.read_text())
+        return parse_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"no file `{path}`; give the path of a TOML file of options") from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"cannot read the options in `{path}`: {error}") from error
 
 
@@ -169,6 +174,8 @@ def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]
     owner = {name: group for group, model in groups.items() for name in model.model_fields}
     assigned: dict[str, dict[str, Any]] = {group: {} for group in groups}
     for name, value in values.items():
+        if not isinstance(name, str):
+            raise ConfigError(wrong_type("option", name, "name options by text"))
         if name in ("seed", "device", "root"):
             raise ConfigError(f"`{name}` belongs to a run; give it as `--{name} {value}`, in Python to `resolve`")
         if name in RENAMED:
@@ -176,7 +183,8 @@ def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]
         if name not in owner:
             raise ConfigError(f"unknown option `{name}`; {nearest(name, owner)}")
         accepts_none_by_name = "none" in get_args(groups[owner[name]].model_fields[name].annotation)
-        assigned[owner[name]][name] = None if value == "none" and not accepts_none_by_name else value
+        means_none = isinstance(value, str) and value == "none" and not accepts_none_by_name
+        assigned[owner[name]][name] = None if means_none else value
     return {group: check_options(model, assigned[group]) for group, model in groups.items()}
 
 
@@ -187,12 +195,20 @@ def rename(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_options(model: type[T], values: Mapping[str, Any]) -> T:
     """Builds a group of options; a refused value raises a `ConfigError`."""
+    for name, value in values.items():
+        if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+            raise ConfigError(f"option `{name}` has {value.bit_length()} bits; give an integer of at most 63")
     try:
         return model(**values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"]) or model.__name__
-        raise ConfigError(f"option `{name}` is {first['input']!r}: {first['msg'].lower()}") from None
+        raise ConfigError(f"option `{name}` is {_shown(first['input'])}: {first['msg'].lower()}") from None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
 def allowed(field: FieldInfo) -> str:

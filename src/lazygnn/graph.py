@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from lazygnn.adjacency import normalized_adjacency
 from lazygnn.checks import (
     Array,
     check_edges,
@@ -99,6 +100,8 @@ class Graph:
             >>> graph.num_nodes, graph.num_edges, graph.task.num_outputs
             (3, 2, 2)
         """
+        if not isinstance(name, str):
+            raise GraphError(wrong_type("name", name, "give a text"))
         features = check_features(x)
         num_nodes = len(features)
         ids = None if node_ids is None else check_ids(node_ids, num_nodes)
@@ -126,18 +129,16 @@ class Graph:
         for field in ("x", "edge_index"):
             if fields.get(field) is None:
                 raise GraphError(f"`data.{field}` is missing; `Graph.from_data` needs `x` and `edge_index`")
-        y = fields.get("y")
-        if y is not None and y.dim() == 2 and y.shape[1] == 1:
+        y: Any = fields.get("y")
+        if len(shape := _shape(y)) == 2 and shape[1] == 1:
             y = y[:, 0]
         masks: dict[str, Any] = {f"{split}_mask": fields.get(f"{split}_mask") for split in SPLITS}
         for field, mask in masks.items():
-            if mask is not None and mask.dim() != 1:
-                raise GraphError(
-                    f"`data.{field}` has shape {tuple(mask.shape)}; choose one split, such as `mask[:, 0]`"
-                )
+            if len(shape := _shape(mask)) > 1:
+                raise GraphError(f"`data.{field}` has shape {shape}; choose one split, such as `mask[:, 0]`")
         weight, attributes = fields.get("edge_weight"), fields.get("edge_attr")
         if attributes is not None:
-            _warn_of_attributes(tuple(attributes.shape), weighted=weight is not None)
+            _warn_of_attributes(_shape(attributes), weighted=weight is not None)
         with naming("edges", "edge_index"):
             return Graph.from_edges(
                 fields["edge_index"], fields["x"], y, edge_weight=weight, task=task, name=name, **masks
@@ -317,43 +318,6 @@ def without_warnings() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def normalized_adjacency(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Adjacency, Tensor]:
-    """Computes `D^-1/2 (A + I) D^-1/2` and the degrees; mirrors directed edges and adds missing self-loops."""
-    row, col, value = _symmetric(edges, weight, num_nodes)
-    degree = torch.zeros(num_nodes, dtype=torch.float64).index_add_(0, row, value)
-    # a node of degree zero has a row of zeros
-    scale = degree.rsqrt().nan_to_num(posinf=0.0)
-    normalized = (scale[row] * value * scale[col]).to(torch.float32)
-    return Adjacency.from_sorted(row, col, normalized, (num_nodes, num_nodes)), degree.to(torch.float32)
-
-
-def _symmetric(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
-    ones = torch.ones(edges.shape[1], dtype=torch.float64)
-    given = ones if weight is None else weight.to(torch.float64)
-    key, value = _largest(edges[0] * num_nodes + edges[1], given)
-    row, col = key // num_nodes, key % num_nodes
-    mirrored = col * num_nodes + row
-    back = torch.searchsorted(key, mirrored).clamp(max=len(key) - 1)
-    undirected = key[back] == mirrored
-    uneven = undirected & (value[back] != value)
-    if not bool(undirected.all()) or bool(uneven.any()):
-        _tell_of_directions(int((~undirected).sum()), len(key), int(uneven.sum()) // 2)
-        key, value = _largest(torch.cat((key, mirrored)), torch.cat((value, value)))
-        row, col = key // num_nodes, key % num_nodes
-    missing = torch.ones(num_nodes, dtype=torch.bool)
-    missing[row[row == col]] = False
-    loops = missing.nonzero()[:, 0] * (num_nodes + 1)
-    key, order = torch.cat((key, loops)).sort()
-    value = torch.cat((value, torch.ones(len(loops), dtype=torch.float64)))[order]
-    return key // num_nodes, key % num_nodes, value
-
-
-def _largest(key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Sorts the keys and keeps each once, with the largest of its values."""
-    unique, inverse = key.unique(return_inverse=True)
-    return unique, torch.zeros(len(unique), dtype=value.dtype).scatter_reduce_(0, inverse, value, "amax")
-
-
 def _warn_of_gaps(y: Tensor, num_classes: int) -> None:
     found = torch.bincount(y[y >= 0], minlength=num_classes)
     gaps = (found == 0).nonzero()[:, 0].tolist()
@@ -366,19 +330,14 @@ def _warn_of_gaps(y: Tensor, num_classes: int) -> None:
         )
 
 
+def _shape(array: Any) -> tuple[int, ...]:
+    """Returns the shape of a tensor or an array; that of anything else is empty."""
+    return tuple(array.shape) if isinstance(array, Tensor | np.ndarray) else ()
+
+
 def _warn_of_attributes(shape: tuple[int, ...], *, weighted: bool) -> None:
     remedy = "weights are taken from `edge_weight`"
     if not weighted:
         column = "data.edge_attr" if len(shape) == 1 else "data.edge_attr[:, 0]"
         remedy = f"set `data.edge_weight = {column}` if that is a weight, or remove `edge_attr`"
     logger.warning(f"edge attributes are dropped: `edge_attr` of shape {shape} is not used; {remedy}")
-
-
-def _tell_of_directions(directed: int, num_edges: int, uneven: int) -> None:
-    if directed:
-        logger.info("made %s of %s edges undirected", f"{directed:,}", f"{num_edges:,}")
-    if uneven:
-        logger.warning(
-            f"took the larger of two weights for {uneven:,} of the edges; to silence this, give both directions equal "
-            "weights, or call `logging.getLogger('lazygnn').setLevel('ERROR')`"
-        )

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lazygnn import ops
+from lazygnn.adjacency import normalized_adjacency
 from lazygnn.errors import ConfigError
-from lazygnn.graph import Graph, normalized_adjacency, without_warnings
+from lazygnn.graph import Graph, without_warnings
 from lazygnn.ops import Adjacency, Csr
 
 # memory for the features, or the similarities, that are computed at a time

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lazygnn.graph import Graph
 from tests.cli.helpers import KEYS, QUICK, Arrays, Command, assert_one_line
 
 
@@ -84,3 +85,18 @@ def test_a_diverging_run_is_one_line(lazygnn: Command, dataset: Path) -> None:
 def test_unknown_kernels_are_refused(lazygnn: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LAZYGNN_KERNELS", "fast")
     assert_one_line(lazygnn("doctor"), "`LAZYGNN_KERNELS` must be `auto` or `reference`, got `fast`")
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_no_verify_skips_the_checksums(lazygnn: Command, path_graph: Graph, tmp_path: Path, place: str) -> None:
+    path_graph.save(tmp_path / "graph")
+    file = tmp_path / "graph" / "x.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    prepare = ("prepare", "graph", "--num-parts", "2", "--partition", "random")
+    assert_one_line(lazygnn(*prepare), "x.npy` is damaged: its checksum is")
+    args = ("--no-verify", *prepare) if place == "before" else (*prepare, "--no-verify")
+    assert lazygnn(*args).status == 0
+    # for one call alone
+    assert lazygnn(*prepare).status == 2

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import common.shapes
-from lazygnn.graph import Graph, normalized_adjacency
+from lazygnn.adjacency import normalized_adjacency
+from lazygnn.graph import Graph
 from tests.benchmarks.helpers import CPU, tiny
 
 

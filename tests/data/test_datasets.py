@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from lazygnn.data import datasets, load_graph
-from lazygnn.data.download import SOURCES
+from lazygnn.data.sources import SOURCES
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 from lazygnn.ops import Csr
@@ -73,13 +73,24 @@ def test_an_unknown_name_lists_the_known_ones(tmp_path: Path) -> None:
         assert known in str(error.value)
 
 
+@pytest.mark.parametrize(("value", "verified"), [(None, True), ("1", True), ("0", False)])
+def test_the_environment_can_skip_the_checksums(
+    value: str | None, verified: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAZYGNN_VERIFY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("LAZYGNN_VERIFY", value)
+    assert datasets.verifies() is verified
+
+
 @pytest.mark.parametrize("name", sorted(SOURCES))
 def test_a_public_data_set_is_downloaded_and_read_by_its_reader(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path_graph: Graph
 ) -> None:
     calls: list[Any] = []
 
-    def download(*args: Any) -> Path:
+    def download(*args: Any, verify: bool) -> Path:
+        assert verify
         calls.append(args)
         return tmp_path / "raw"
 

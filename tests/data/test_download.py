@@ -1,21 +1,42 @@
+import base64
+import hashlib
 import io
+import threading
+import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from http.client import IncompleteRead
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lazygnn.data import download as module
-from lazygnn.data.download import SOURCES, Source, download
+from lazygnn.data.checksums import RECORD
+from lazygnn.data.download import download
+from lazygnn.data.sources import SOURCES, Source
 from lazygnn.errors import GraphError
 
 ARXIV = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 MEMBERS = SOURCES["ogbn-arxiv"].members
+
+
+def content_of(path: str) -> bytes:
+    """Returns what looks like a file of that name."""
+    file = io.BytesIO()
+    if path.endswith(".npz"):
+        np.savez(file, a=np.zeros(1))
+    elif path.endswith(".npy"):
+        np.save(file, np.zeros(1))
+    else:
+        file.write(b"{}" if path.endswith(".json") else path.encode())
+    return file.getvalue()
 
 
 class Response(io.BytesIO):
@@ -59,6 +80,8 @@ class Web:
 @pytest.fixture
 def web(monkeypatch: pytest.MonkeyPatch) -> Web:
     web = Web()
+    # what is served below is not what the publisher has
+    monkeypatch.setitem(SOURCES, "cora", replace(SOURCES["cora"], git=()))
     monkeypatch.setattr(urllib.request.OpenerDirector, "open", lambda *args, **kwargs: web.open(*args, **kwargs))
     return web
 
@@ -76,39 +99,27 @@ def files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_all_public_data_sets_have_a_source() -> None:
-    assert set(SOURCES) == {"cora", "citeseer", "pubmed", "flickr", "reddit", "yelp", "ogbn-arxiv", "ogbn-products"}
-    for name, source in SOURCES.items():
-        assert source.name == name
-        assert source.reader in ("planetoid", "saint", "ogb")
-        assert all(url.startswith("https://") for url, _ in source.files)
-        assert len(set(source.files)) == len(source.files)
-    assert len({url for source in SOURCES.values() for url, _ in source.files}) == 3 * 8 + 3 * 4 + 2
-    assert "split/sales_ranking/valid.csv.gz" in SOURCES["ogbn-products"].paths
-    assert "raw/ind.cora.test.index" in SOURCES["cora"].paths
-
-
 @pytest.mark.parametrize("name", ["cora", "flickr"])
 def test_files_are_saved_under_their_names(tmp_path: Path, web: Web, name: str) -> None:
     for url, path in SOURCES[name].files:
-        web.serve(url, path.encode())
+        web.serve(url, content_of(path))
     folder = download(name, tmp_path)
     assert folder == tmp_path / name
-    assert files(folder) == set(SOURCES[name].paths)
-    assert all((folder / path).read_text() == path for path in SOURCES[name].paths)
+    assert files(folder) == {*SOURCES[name].paths, RECORD}
+    assert all((folder / path).read_bytes() == content_of(path) for path in SOURCES[name].paths)
 
 
 def test_only_needed_members_are_unpacked(tmp_path: Path, web: Web) -> None:
     web.serve(ARXIV, archive())
     folder = download("ogbn-arxiv", tmp_path)
-    assert files(folder) == set(MEMBERS)
+    assert files(folder) == {*MEMBERS, RECORD}
     assert all((folder / path).read_text() == path for path in MEMBERS)
 
 
 def test_existing_files_are_kept(tmp_path: Path, web: Web) -> None:
     source = SOURCES["flickr"]
-    for url, _ in source.files:
-        web.serve(url, b"new")
+    for url, path in source.files:
+        web.serve(url, content_of(path))
     kept = tmp_path / "flickr" / source.paths[1]
     kept.parent.mkdir(parents=True)
     kept.write_text("old")
@@ -123,7 +134,7 @@ def test_existing_files_are_kept(tmp_path: Path, web: Web) -> None:
 def test_archive_put_there_by_hand_is_used(tmp_path: Path, web: Web) -> None:
     (tmp_path / "ogbn-arxiv").mkdir()
     (tmp_path / "ogbn-arxiv" / "arxiv.zip").write_bytes(archive())
-    assert files(download("ogbn-arxiv", tmp_path)) == set(MEMBERS)
+    assert files(download("ogbn-arxiv", tmp_path)) == {*MEMBERS, RECORD}
     assert not web.requested
 
 
@@ -148,11 +159,11 @@ def test_other_layouts_put_there_by_hand_are_left_alone(
 
 def test_a_file_may_come_in_several_chunks(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CHUNK_BYTES", 4)
-    for number, (url, _) in enumerate(SOURCES["yelp"].files):
-        headers = {"Content_Length": "10"} if number == 0 else {}
-        web.serve(url, b"0123456789", **headers)
+    for number, (url, path) in enumerate(SOURCES["yelp"].files):
+        headers = {"Content_Length": str(len(content_of(path)))} if number == 0 else {}
+        web.serve(url, content_of(path), **headers)
     folder = download("yelp", tmp_path)
-    assert all((folder / path).read_bytes() == b"0123456789" for path in SOURCES["yelp"].paths)
+    assert all((folder / path).read_bytes() == content_of(path) for path in SOURCES["yelp"].paths)
 
 
 def test_unknown_name_is_refused(tmp_path: Path) -> None:
@@ -191,17 +202,17 @@ def test_a_failure_has_a_remedy(tmp_path: Path, web: Web, error: Exception, mess
 
 def test_interrupted_transfer_leaves_complete_files_only(tmp_path: Path, web: Web) -> None:
     class Breaks(Response):
-        def read(self, size: int | None = -1, /) -> bytes:
+        def read1(self, size: int | None = -1, /) -> bytes:
             if self.tell():
                 raise ConnectionResetError("reset by peer")
-            return super().read(3)
+            return super().read1(3)
 
     (first, path), (second, _), *_ = SOURCES["cora"].files
     web.serve(first, b"whole")
     web.responses[second] = lambda url: Breaks(url, b"0123456789")
     with pytest.raises(GraphError, match=r"ind\.cora\.tx`: reset by peer; run again later"):
         download("cora", tmp_path)
-    assert files(tmp_path) == {f"cora/{path}"}
+    assert files(tmp_path) == {f"cora/{path}", f"cora/{RECORD}"}
 
 
 @pytest.mark.parametrize(
@@ -267,10 +278,10 @@ def link(target: str) -> zipfile.ZipInfo:
 def test_archive_with_names_that_point_outside_is_refused(tmp_path: Path, web: Web, name: str) -> None:
     web.serve(ARXIV, archive(**{name: b"content"}))
     with pytest.raises(
-        GraphError, match=r"arxiv\.zip` has the entry `.*outside`, which points outside the archive; delete it"
+        GraphError, match=r"arxiv\.zip` has the entry `.*outside`, which points outside the archive; run again later"
     ):
         download("ogbn-arxiv", tmp_path)
-    assert files(tmp_path) == {"ogbn-arxiv/arxiv.zip"}
+    assert not files(tmp_path)
 
 
 def test_archive_with_a_link_is_refused(tmp_path: Path, web: Web) -> None:
@@ -282,12 +293,21 @@ def test_archive_with_a_link_is_refused(tmp_path: Path, web: Web) -> None:
         download("ogbn-arxiv", tmp_path)
 
 
+def test_archive_that_is_packed_in_another_way_is_refused(tmp_path: Path, web: Web) -> None:
+    file = io.BytesIO(archive())
+    with zipfile.ZipFile(file, "a", zipfile.ZIP_BZIP2) as packed:
+        packed.writestr("arxiv/more", b"content")
+    web.serve(ARXIV, file.getvalue())
+    with pytest.raises(GraphError, match=r"has the entry `arxiv/more`, which is packed by method 12; run again later"):
+        download("ogbn-arxiv", tmp_path)
+
+
 def test_archive_that_is_too_large_is_refused(tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_BYTES", 100_000)
     web.serve(ARXIV, archive(**{f"arxiv/{MEMBERS[0]}": bytes(200_000)}))
     with pytest.raises(GraphError, match=r"arxiv\.zip` unpacks to 200\d+ bytes, more than 100000"):
         download("ogbn-arxiv", tmp_path)
-    assert files(tmp_path) == {"ogbn-arxiv/arxiv.zip"}
+    assert not files(tmp_path)
 
 
 def test_archive_without_a_needed_file_is_refused(tmp_path: Path, web: Web) -> None:
@@ -295,9 +315,7 @@ def test_archive_without_a_needed_file_is_refused(tmp_path: Path, web: Web) -> N
     with zipfile.ZipFile(file, "w") as packed:
         packed.writestr("products/raw/edge.csv.gz", b"content")
     web.serve(ARXIV, file.getvalue())
-    with pytest.raises(
-        GraphError, match=r"arxiv\.zip` has no `arxiv/raw/edge\.csv\.gz`; delete it and download it again"
-    ):
+    with pytest.raises(GraphError, match=r"arxiv\.zip` has no `arxiv/raw/edge\.csv\.gz`; run again later"):
         download("ogbn-arxiv", tmp_path)
 
 
@@ -307,10 +325,20 @@ def test_corrupt_archive_is_refused(tmp_path: Path, web: Web) -> None:
     changed[40:60] = bytes(20)
     for content in (b"not a zip file", whole[: len(whole) // 2], bytes(changed)):
         web.serve(ARXIV, content)
-        with pytest.raises(GraphError, match=r"arxiv\.zip` cannot be unpacked .*; delete it and download it again"):
+        with pytest.raises(
+            GraphError, match=r"arxiv\.zip`:? (cannot be unpacked|the file ends early).*; run again later"
+        ):
             download("ogbn-arxiv", tmp_path)
-        (tmp_path / "ogbn-arxiv" / "arxiv.zip").unlink()
         assert not files(tmp_path)
+
+
+def test_a_corrupt_archive_put_there_by_hand_is_kept(tmp_path: Path, web: Web) -> None:
+    (tmp_path / "ogbn-arxiv").mkdir()
+    (tmp_path / "ogbn-arxiv" / "arxiv.zip").write_bytes(archive()[:-30])
+    with pytest.raises(GraphError, match=r"arxiv\.zip` cannot be unpacked \(.*\); delete it to download it again"):
+        download("ogbn-arxiv", tmp_path)
+    assert files(tmp_path) == {"ogbn-arxiv/arxiv.zip"}
+    assert not web.requested
 
 
 def test_folder_that_cannot_be_written_is_reported(tmp_path: Path, web: Web) -> None:
@@ -318,3 +346,132 @@ def test_folder_that_cannot_be_written_is_reported(tmp_path: Path, web: Web) -> 
     (tmp_path / "cora").write_text("a file where the folder should be")
     with pytest.raises(GraphError, match=r"could not write `.*; free the space or choose another `--root`"):
         download("cora", tmp_path)
+
+
+# with a server on this machine
+
+
+@dataclass
+class Page:
+    """What a server sends: a status, headers and content, of which it may send a part, or send it slowly."""
+
+    content: bytes
+    headers: dict[str, str] = field(default_factory=dict)
+    status: int = 200
+    sent: int | None = None
+    pause: float = 0.0
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Serves the pages of its server by their paths."""
+
+    def do_GET(self) -> None:
+        page: Page = self.server.pages[self.path]  # type: ignore[attr-defined]
+        self.send_response(page.status)
+        for name, value in page.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        for start in range(0, len(page.content[: page.sent]), 4) if page.pause else ():
+            self.wfile.write(page.content[start : start + 4])
+            time.sleep(page.pause)
+        if not page.pause:
+            self.wfile.write(page.content[: page.sent])
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Page]]:
+    """Serves pages for the data set `local`, of one file for each format."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        pages: dict[str, Page] = {}
+        server.pages = pages  # type: ignore[attr-defined]
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        paths = ("adj_full.npz", "feats.npy", "class_map.json", "role.json")
+        source = Source("local", "saint", tuple((f"{base}/{path}", f"raw/{path}") for path in paths))
+        monkeypatch.setitem(SOURCES, "local", source)
+        monkeypatch.setattr(module, "_check_https", lambda _: None)
+        for path in paths:
+            content = content_of(path)
+            pages[f"/{path}"] = Page(content, {"Content-Length": str(len(content))})
+        yield pages
+        server.shutdown()
+
+
+def md5(content: bytes) -> str:
+    return base64.b64encode(hashlib.md5(content).digest()).decode()
+
+
+def test_files_of_a_server_are_saved_with_their_checksums(tmp_path: Path, pages: dict[str, Page]) -> None:
+    pages["/feats.npy"].headers["x-goog-hash"] = f"crc32c=AAAAAA==,md5={md5(content_of('feats.npy'))}"
+    pages["/role.json"].headers["Content-MD5"] = md5(b"{}")
+    pages["/class_map.json"].headers["Content-MD5"] = "not a checksum"
+    folder = download("local", tmp_path)
+    assert files(folder) == {*SOURCES["local"].paths, RECORD}
+    pages.clear()
+    download("local", tmp_path)
+    (folder / "raw" / "role.json").write_text("{ }")
+    with pytest.raises(GraphError, match=r"role.json` is not as it was downloaded"):
+        download("local", tmp_path)
+    download("local", tmp_path, verify=False)
+
+
+FEATURES = content_of("feats.npy")
+WRONG_PAGES: list[tuple[str, Page, str]] = [
+    (
+        "feats.npy",
+        Page(FEATURES, {"Content-Length": str(len(FEATURES))}, sent=50),
+        r"ended after 50 bytes of 136|Incompl",
+    ),
+    # without a length, the format tells
+    ("feats.npy", Page(FEATURES, sent=132), "the file ends early after 132 bytes, or is not what its name says"),
+    ("feats.npy", Page(FEATURES, sent=50), "the file ends early after 50 bytes"),
+    ("adj_full.npz", Page(content_of("a.npz"), sent=100), "the file ends early after 100 bytes"),
+    ("class_map.json", Page(b'{"0": 1, "1"'), "the file ends early after 12 bytes"),
+    ("role.json", Page(b"<!DOCTYPE html><html>sign in</html>"), "the server returned a web page"),
+    ("role.json", Page(b"\n <HTML>quota"), "the server returned a web page"),
+    ("role.json", Page(b"{}", {"Content-Type": "text/html"}), "the server returned a web page"),
+    ("role.json", Page(b"gone", status=404), "HTTP Error 404"),
+    ("role.json", Page(b"{}", {"Content-MD5": md5(b"{ }")}), "damaged on its way: it has another checksum than the"),
+    ("role.json", Page(b""), "the file ended after 0 bytes"),
+]
+
+
+@pytest.mark.parametrize(("path", "page", "message"), WRONG_PAGES)
+def test_what_is_not_the_file_is_never_kept(
+    tmp_path: Path, pages: dict[str, Page], path: str, page: Page, message: str
+) -> None:
+    good = pages[f"/{path}"]
+    pages[f"/{path}"] = page
+    with pytest.raises(GraphError, match=message):
+        download("local", tmp_path)
+    assert not (tmp_path / "local" / "raw" / path).exists()
+    # fetched again
+    pages[f"/{path}"] = good
+    download("local", tmp_path)
+    assert (tmp_path / "local" / "raw" / path).read_bytes() == good.content
+
+
+def test_a_file_that_comes_too_slowly_is_given_up(
+    tmp_path: Path, pages: dict[str, Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_TOTAL_S", 0.3)
+    pages["/adj_full.npz"].pause = 0.05
+    with pytest.raises(GraphError, match="the file did not arrive within 0 seconds"):
+        download("local", tmp_path)
+    assert not files(tmp_path)
+
+
+def test_the_checksum_of_the_publisher_is_compared(
+    tmp_path: Path, pages: dict[str, Page], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = tuple(hashlib.sha1(b"blob %d\0" % len(page.content) + page.content).hexdigest() for page in pages.values())
+    monkeypatch.setitem(SOURCES, "local", replace(SOURCES["local"], git=ids))
+    pages["/role.json"].content = b"[]"
+    with pytest.raises(GraphError, match=rf"the file has the checksum [0-9a-f]{{40}}, its publisher gives {ids[3]}"):
+        download("local", tmp_path)
+    assert not (tmp_path / "local" / "raw" / "role.json").exists()
+    pages["/role.json"].content = b"{}"
+    download("local", tmp_path)

@@ -202,51 +202,6 @@ def dense_folder(path_graph: Graph, tmp_path: Path) -> Path:
     return tmp_path / "dense"
 
 
-def change(folder: Path, **fields: Any) -> None:
-    header = json.loads((folder / "graph.json").read_text()) | fields
-    (folder / "graph.json").write_text(json.dumps({key: value for key, value in header.items() if value != "drop"}))
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("format", "other", r"`format` is 'other'"),
-        ("version", 2, r"`version` is '2'"),
-        ("name", 5, r"`name` is '5'"),
-        ("name", "drop", r"`name` is .*: Field required"),
-        ("task", "clustering", r"`task` is 'clustering'"),
-        ("num_nodes", 0, r"`num_nodes` is '0': .* greater than or equal to 1"),
-        ("num_nodes", "4", r"`num_nodes` is '4': .* integer"),
-        ("num_nodes", 10**30, r"`num_nodes` is '10+': .* less than"),
-        ("num_outputs", 1.5, r"`num_outputs` is '1.5'"),
-        ("class_names", ["a", 1], r"`class_names.1` is '1'"),
-        ("class_names", ["a"], r"has 1 class names for 2 classes"),
-        ("arrays", ["../../etc/passwd"], r"`arrays.0` is '../../etc/passwd'"),
-        ("arrays", ["x"], r"graph.json` does not list the array `rowptr`|x.npy` is missing"),
-        ("extra", 1, r"`extra` is '1': Extra inputs are not permitted"),
-        ("in_channels", 2**31, r"`in_channels` is '2147483648'"),
-    ],
-)
-def test_a_wrong_header_names_field_and_value(field: str, value: Any, message: str, folder: Path) -> None:
-    change(folder, **{field: value})
-    with pytest.raises(GraphError, match=message) as error:
-        load_folder(folder)
-    assert "save the graph again with `save_folder`" in str(error.value)
-
-
-@pytest.mark.parametrize("content", ["", "[]", "null", "{", "\x00", "[" * 100_000, '{"name": "\\ud800"}'])
-def test_a_header_that_is_not_json(content: str, folder: Path) -> None:
-    (folder / "graph.json").write_text(content)
-    with pytest.raises(GraphError, match=r"graph.json`: `.*` is .*; save the graph again"):
-        load_folder(folder)
-
-
-def test_a_folder_without_a_header(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "gone"):
-        with pytest.raises(GraphError, match=r"graph.json` is missing; give the path of a folder that `save_folder`"):
-            load_folder(path)
-
-
 WRONG: list[tuple[str, Any, str]] = [
     (
         "rowptr",

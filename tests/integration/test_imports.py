@@ -27,7 +27,19 @@ HEAVY = (
     "tensorboard",
 )
 
-LOWEST = {"errors", "files", "ops", "config", "task", "checks", "fixed_point", "inference", "tunable"}
+LOWEST = {
+    "errors",
+    "files",
+    "ops",
+    "config",
+    "task",
+    "checks",
+    "fixed_point",
+    "inference",
+    "tunable",
+    "adjacency",
+    "untrusted",
+}
 GRAPHS = LOWEST | {"graph", "batch", "model", "history", "partitioning", "transforms", "feature_scale"}
 LIBRARY = GRAPHS | {"propagation", "models", "loader", "tables", "data"}
 # from the lowest layer to the highest: the parts that a part may import besides itself
@@ -37,10 +49,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ops": {"errors"},
     "task": set(),
     "tunable": set(),
-    "config": {"errors", "tunable"},
+    "untrusted": {"errors"},
+    "config": {"errors", "tunable", "untrusted"},
     "inference": {"ops"},
     "fixed_point": {"errors", "ops"},
     "checks": {"errors", "ops", "task"},
+    "adjacency": {"errors", "ops"},
     "graph": LOWEST,
     "partitioning": LOWEST | {"graph"},
     "transforms": LOWEST | {"graph"},
@@ -56,19 +70,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "data": GRAPHS | {"tables"},
     "methods": LIBRARY,
     "training": {"batch", "graph", "model", "history", "propagation", "config", "task", "errors", "files", "ops"},
-    "run": {
-        "batch",
-        "graph",
-        "feature_scale",
-        "model",
-        "history",
-        "config",
-        "task",
-        "errors",
-        "files",
-        "ops",
-        "training",
-    },
+    "run": LOWEST | {"batch", "graph", "feature_scale", "model", "history", "training"},
     "reports": {"graph", "task", "errors", "ops", "training"},
     "export": set(),
     "tuning": LIBRARY | {"methods", "training"},

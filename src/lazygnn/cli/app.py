@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import sys
 from importlib import metadata
 from typing import Annotated, Any
@@ -10,13 +11,21 @@ import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
+from lazygnn.data.datasets import VERIFY
 from lazygnn.errors import CheckpointError, ConfigError, GraphError, reason
 from lazygnn.history import HistoryFileError
 from lazygnn.run.saving import Interrupted
 
+NO_VERIFY = "--no-verify"
+
 
 class Commands(TyperGroup):
     """Commands that report a user's error in one line, with exit status 2."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Takes `--no-verify` after the command, too."""
+        given = [NO_VERIFY] if NO_VERIFY in args else []
+        return super().parse_args(ctx, given + [arg for arg in args if arg != NO_VERIFY])
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
@@ -52,6 +61,14 @@ def main() -> None:
     app()
 
 
+def _skip_checksums(ctx: typer.Context, wanted: bool) -> None:
+    # processes that a search starts read it, too
+    if wanted and not ctx.resilient_parsing:
+        before = os.environ.get(VERIFY)
+        os.environ[VERIFY] = "0"
+        ctx.call_on_close(lambda: os.environ.pop(VERIFY) if before is None else os.environ.update({VERIFY: before}))
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"lazygnn {metadata.version('lazygnn')}")
@@ -62,6 +79,9 @@ def _show_version(wanted: bool) -> None:
 def common(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    no_verify: Annotated[
+        bool, typer.Option(NO_VERIFY, callback=_skip_checksums, help="Skip the checksums of graphs on disk.")
     ] = False,
 ) -> None:
     """Trains graph neural networks with long reach on large graphs, by lazy propagation."""

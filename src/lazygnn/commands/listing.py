@@ -9,7 +9,7 @@ from rich.table import Column, Table
 
 from lazygnn.config import Options, TrainerOptions, allowed
 from lazygnn.data.datasets import EMBEDDED, find_graph, load_graph, unknown_dataset
-from lazygnn.data.download import SOURCES
+from lazygnn.data.sources import SOURCES
 from lazygnn.errors import ConfigError
 from lazygnn.methods import METHODS, Method, find_method, plugin_packages, recipe, recipe_for, recipe_names
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.data.datasets import EMBEDDED, data_root
-from lazygnn.data.folder import HEADER
+from lazygnn.data.folder_header import HEADER
 from lazygnn.errors import CheckpointError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import Place, build_model, place_graph, read_config

@@ -5,16 +5,21 @@ from collections.abc import Callable, Iterable
 from importlib import resources
 from pathlib import Path
 
-from lazygnn.data.download import SOURCES, download
-from lazygnn.data.folder import HEADER, load_folder
+from lazygnn.data.download import download
+from lazygnn.data.folder import load_folder
+from lazygnn.data.folder_header import HEADER
 from lazygnn.data.graphsaint import read_saint
 from lazygnn.data.npz import read_npz
 from lazygnn.data.ogb import read_ogb
 from lazygnn.data.planetoid import read_planetoid
+from lazygnn.data.sources import SOURCES
+from lazygnn.data.structure import check_structure
 from lazygnn.errors import GraphError, wrong_type
 from lazygnn.graph import Graph
 
 EMBEDDED = "wordnet-small"
+# environment variable; 0 means that checksums are not compared
+VERIFY = "LAZYGNN_VERIFY"
 _TABLES = (".csv", ".tsv", ".parquet")
 _READERS: dict[str, Callable[[Path, str], Graph]] = {
     "planetoid": read_planetoid,
@@ -23,7 +28,7 @@ _READERS: dict[str, Callable[[Path, str], Graph]] = {
 }
 
 
-def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
+def load_graph(name: str | Path, root: str | Path | None = None, *, verify: bool | None = None) -> Graph:
     """Loads a graph and checks it.
 
     Searches in this order: a path to an `.npz` file or to a folder with a `graph.json`; `<root>/<name>.npz`; the folder
@@ -33,6 +38,8 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
     Args:
         name: A path, or a name that `lazygnn list` shows.
         root: Folder of data files; by default the environment variable `LAZYGNN_DATA`, or `data`.
+        verify: Whether to compare the checksums of a folder, or of files that were downloaded; by default yes, unless
+            the environment variable `LAZYGNN_VERIFY` is 0. The structure is checked in any case.
 
     Examples:
         The graph inside the package:
@@ -44,9 +51,22 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
     """
     if not isinstance(name, str | Path):
         raise GraphError(wrong_type("name", name, "give the name of a data set, or a path"))
+    verify = verifies() if verify is None else verify
     found = find_graph(name, root)
-    if found is not None:
-        return load_folder(found) if found.is_dir() else read_npz(found)
+    if found is not None and found.is_dir():
+        return load_folder(found, verify=verify)
+    graph = _read(name, root, verify=verify) if found is None else read_npz(found)
+    check_structure(graph)
+    return graph
+
+
+def verifies() -> bool:
+    """Returns whether checksums are compared unless `load_graph` is told otherwise."""
+    return os.environ.get(VERIFY, "1") != "0"
+
+
+def _read(name: str | Path, root: str | Path | None, *, verify: bool) -> Graph:
+    """Reads the graph inside the package, or the original files of a data set."""
     path, name, folder = Path(name), str(name), data_root(root)
     if not name:
         raise GraphError("the name of the data set is empty; give a name that `lazygnn list` shows, or a path")
@@ -64,7 +84,7 @@ def load_graph(name: str | Path, root: str | Path | None = None) -> Graph:
         raise GraphError(f"folder `{path}` has no `{HEADER}`; give one that `save_folder` wrote, or an .npz file")
     if name not in SOURCES:
         raise unknown_dataset(name, root, (EMBEDDED, *SOURCES))
-    return _READERS[SOURCES[name].reader](download(name, folder), name)
+    return _READERS[SOURCES[name].reader](download(name, folder, verify=verify), name)
 
 
 def unknown_dataset(name: str, root: str | Path | None, known: Iterable[str]) -> GraphError:

@@ -1,76 +1,87 @@
 """Downloads the original files of the public data sets; nothing else in the library uses the network."""
 
+import base64
+import hashlib
+import os
 import stat
+import time
 import urllib.error
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from http.client import HTTPException
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Literal
+from typing import IO, Any
 
+import numpy as np
+
+from lazygnn.data.checksums import Checksums
+from lazygnn.data.sources import SOURCES, Source
 from lazygnn.errors import GraphError, reason
 from lazygnn.files import replaced
 
-_TIMEOUT_S = 30.0
+# for an answer, and for a whole file
+_TIMEOUT_S, _TOTAL_S = 30.0, 7200.0
 _CHUNK_BYTES = 1 << 20
 # the largest archive, ogbn-products, is 1.4 GB; its files are compressed, so it does not grow
 _MAX_BYTES = 8 << 30
 
 
-@dataclass(frozen=True)
-class Source:
-    """The addresses and the format of the files of one data set.
-
-    Args:
-        name: Name of the data set.
-        reader: Format of the files: `planetoid`, `saint` or `ogb`.
-        files: Pairs of an address and a path in the folder of the data set.
-        members: For a zip archive, the paths to unpack; they keep their names in the folder.
-        top: Folder of the members inside the archive.
-    """
-
-    name: str
-    reader: Literal["planetoid", "saint", "ogb"]
-    files: tuple[tuple[str, str], ...]
-    members: tuple[str, ...] = ()
-    top: str = ""
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Returns the files of a complete data set."""
-        return self.members or tuple(path for _, path in self.files)
-
-
-def download(name: str, root: Path) -> Path:
+def download(name: str, root: Path, *, verify: bool = True) -> Path:
     """Downloads the original files of a data set and returns their folder, `<root>/<name>`.
 
     Existing files are kept, so an interrupted download resumes with the next file. A file appears under its name only
-    when it is complete.
+    when it is complete and has the checksum that its publisher gives. The checksums of all downloaded files are
+    recorded beside them and compared from then on.
 
     Args:
         name: One of `SOURCES`.
         root: Folder of all data sets.
+        verify: Whether to compare the checksums of files that were downloaded earlier.
     """
     if name not in SOURCES:
         raise GraphError(f"data set `{name}` has no download; choose one of: {', '.join(sorted(SOURCES))}")
     source, folder = SOURCES[name], root / name
+    checksums = Checksums(folder)
+    if verify:
+        checksums.check()
     if _is_complete(source, folder):
         return folder
-    for url, path in source.files:
-        if not (folder / path).is_file():
-            try:
-                _write(folder / path, _fetch(url))
-            except _FetchError as error:
-                raise GraphError(f"could not download `{url}`: {error}; {_remedy(source, folder)}") from error
+    fetched = False
+    for number, (_, path) in enumerate(source.files):
+        if _fetch_file(source, number, folder):
+            fetched = True
+            # of an archive, the members are recorded
+            if not source.members:
+                checksums.record((path,))
     if source.members:
         archive = folder / source.files[0][1]
-        _unpack(archive, source, folder)
-        archive.unlink(missing_ok=True)
+        try:
+            _unpack(archive, source, folder)
+        except _ArchiveError as error:
+            if not fetched:
+                raise GraphError(f"`{archive}` {error}; delete it to download it again") from error
+            # fetched again the next time
+            archive.unlink()
+            raise GraphError(f"the archive at `{source.files[0][0]}` {error}; {_remedy(source, folder)}") from error
+        archive.unlink()
+        checksums.record(source.members)
     return folder
+
+
+def _fetch_file(source: Source, number: int, folder: Path) -> bool:
+    """Downloads a file of a data set, if it is not there; returns whether it was not."""
+    url, path = source.files[number]
+    if (folder / path).is_file():
+        return False
+    git = source.git[number] if source.git else None
+    try:
+        _write(folder / path, _fetch(url), lambda file: _check_file(file, path, git))
+    except _FetchError as error:
+        raise GraphError(f"could not download `{url}`: {error}; {_remedy(source, folder)}") from error
+    return True
 
 
 def _is_complete(source: Source, folder: Path) -> bool:
@@ -84,6 +95,10 @@ class _FetchError(Exception):
     """The reason why a download failed."""
 
 
+class _ArchiveError(Exception):
+    """What is wrong with an archive."""
+
+
 def _remedy(source: Source, folder: Path) -> str:
     files = ", ".join(f"`{path}`" for path in source.paths)
     archive = f" (or the archive, as `{source.files[0][1]}`)" if source.members else ""
@@ -94,8 +109,9 @@ def _remedy(source: Source, folder: Path) -> str:
 
 
 def _fetch(url: str) -> Iterator[bytes]:
-    """Yields the content at an address."""
+    """Yields the content at an address; one that ends early or has another checksum is an error at its end."""
     _check_https(url)
+    end = time.monotonic() + _TOTAL_S
     try:
         with _open(url) as response:
             _check_https(response.geturl())
@@ -103,11 +119,18 @@ def _fetch(url: str) -> Iterator[bytes]:
                 raise _FetchError("the server returned a web page; it may require a login or limit downloads")
             length = response.headers.get("Content-Length", "")
             total = int(length) if length.isdigit() else None
-            done = 0
-            while chunk := response.read(_CHUNK_BYTES):
+            known = _md5_of(response.headers)
+            md5, done = hashlib.md5(usedforsecurity=False), 0
+            # `read` would wait for a whole chunk, however slowly it comes
+            while chunk := response.read1(_CHUNK_BYTES):
+                if not done and chunk.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")):
+                    raise _FetchError("the server returned a web page; it may require a login or limit downloads")
                 done += len(chunk)
                 if done > _MAX_BYTES:
                     raise _FetchError(f"the file is larger than {_MAX_BYTES} bytes")
+                if time.monotonic() > end:
+                    raise _FetchError(f"the file did not arrive within {_TOTAL_S:.0f} seconds")
+                md5.update(chunk)
                 yield chunk
     except (OSError, HTTPException) as error:
         # an HTTPError is also an open response
@@ -116,6 +139,22 @@ def _fetch(url: str) -> Iterator[bytes]:
         raise _FetchError(str(error) or type(error).__name__) from error
     if not done or (total is not None and done != total):
         raise _FetchError(f"the file ended after {done} bytes" + (f" of {total}" if total is not None else ""))
+    if known is not None and md5.digest() != known:
+        raise _FetchError("the file was damaged on its way: it has another checksum than the server gives")
+
+
+def _md5_of(headers: Any) -> bytes | None:
+    """Returns the MD5 checksum that a server gives in one of two headers."""
+    given = [headers.get("Content-MD5", "")]
+    given += [word.strip().removeprefix("md5=") for word in headers.get("x-goog-hash", "").split(",") if "md5=" in word]
+    for text in filter(None, given):
+        try:
+            digest = base64.b64decode(text, validate=True)
+        except ValueError:
+            continue
+        if len(digest) == 16:
+            return digest
+    return None
 
 
 def _check_https(url: str) -> None:
@@ -142,18 +181,53 @@ class _HttpsOnly(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _write(path: Path, chunks: Iterator[bytes]) -> None:
-    """Writes a file."""
+def _write(path: Path, chunks: Iterator[bytes], check: Callable[[Path], None] | None = None) -> None:
+    """Writes a file; it appears under its name if it passes the check."""
     # fails before the folder is made if the address is wrong
     first = next(chunks, b"")
     try:
-        with replaced(path) as unfinished, unfinished.open("wb") as file:
-            for chunk in chain((first,), chunks):
-                file.write(chunk)
+        with replaced(path) as unfinished:
+            with unfinished.open("wb") as file:
+                for chunk in chain((first,), chunks):
+                    file.write(chunk)
+            if check is not None:
+                check(unfinished)
     except OSError as error:
         raise GraphError(
             f"could not write `{path}`: {reason(error)}; free the space or choose another `--root`"
         ) from error
+
+
+def _check_file(file: Path, path: str, git: str | None) -> None:
+    """Refuses a file that was cut off, or that has another checksum than its publisher gives."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        start = stream.read(8)
+        stream.seek(-1, os.SEEK_END)
+        last = stream.read(1)
+        if git is not None:
+            stream.seek(0)
+            found = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+            while chunk := stream.read(_CHUNK_BYTES):
+                found.update(chunk)
+            if found.hexdigest() != git:
+                raise _FetchError(f"the file has the checksum {found.hexdigest()}, its publisher gives {git}")
+    kind = Path(path).suffix
+    if (
+        (kind in (".zip", ".npz") and not zipfile.is_zipfile(file))
+        or (kind == ".json" and not (start.lstrip().startswith(b"{") and last in b"}\n"))
+        or (kind == ".npy" and not _is_whole_array(file))
+    ):
+        raise _FetchError(f"the file ends early after {size} bytes, or is not what its name says")
+
+
+def _is_whole_array(file: Path) -> bool:
+    try:
+        mapped = np.lib.format.open_memmap(file, mode="r")
+    # a corrupt header can fail in any way
+    except Exception:
+        return False
+    return mapped.offset + mapped.nbytes == file.stat().st_size
 
 
 def _unpack(archive: Path, source: Source, folder: Path) -> None:
@@ -162,19 +236,19 @@ def _unpack(archive: Path, source: Source, folder: Path) -> None:
         with zipfile.ZipFile(archive) as content:
             infos = {info.filename: info for info in content.infolist()}
             for info in infos.values():
-                _check_member(archive, info)
+                _check_member(info)
             wanted = {path: infos.get(f"{source.top}/{path}") for path in source.members}
             size = sum(info.file_size for info in wanted.values() if info is not None)
             if size > _MAX_BYTES:
-                raise GraphError(f"`{archive}` unpacks to {size} bytes, more than {_MAX_BYTES}; delete it")
+                raise _ArchiveError(f"unpacks to {size} bytes, more than {_MAX_BYTES}")
             for path, member in wanted.items():
                 if member is None:
-                    raise GraphError(f"`{archive}` has no `{source.top}/{path}`; delete it and download it again")
+                    raise _ArchiveError(f"has no `{source.top}/{path}`")
                 if not (folder / path).is_file():
                     with content.open(member) as file:
                         _write(folder / path, _chunks(file))
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError) as error:
-        raise GraphError(f"`{archive}` cannot be unpacked ({error}); delete it and download it again") from error
+        raise _ArchiveError(f"cannot be unpacked ({error})") from error
 
 
 def _chunks(file: IO[bytes]) -> Iterator[bytes]:
@@ -182,64 +256,10 @@ def _chunks(file: IO[bytes]) -> Iterator[bytes]:
         yield chunk
 
 
-def _check_member(archive: Path, info: zipfile.ZipInfo) -> None:
+def _check_member(info: zipfile.ZipInfo) -> None:
     path = PurePosixPath(info.filename.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or ":" in info.filename or stat.S_ISLNK(info.external_attr >> 16):
-        raise GraphError(f"`{archive}` has the entry `{info.filename}`, which points outside the archive; delete it")
-
-
-def _planetoid(name: str) -> Source:
-    suffixes = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
-    files = tuple(f"ind.{name}.{suffix}" for suffix in suffixes)
-    base = "https://github.com/kimiyoung/planetoid/raw/master/data"
-    return Source(name, "planetoid", tuple((f"{base}/{file}", f"raw/{file}") for file in files))
-
-
-def _saint(name: str, adj: str, feats: str, class_map: str, role: str) -> Source:
-    ids = {"adj_full.npz": adj, "feats.npy": feats, "class_map.json": class_map, "role.json": role}
-    # `confirm` skips the warning that the file is too large for a virus scan
-    base = "https://drive.usercontent.google.com/download?confirm=t&id="
-    return Source(name, "saint", tuple((f"{base}{key}", f"raw/{file}") for file, key in ids.items()))
-
-
-def _ogb(name: str, split: str) -> Source:
-    top = name.removeprefix("ogbn-")
-    raw = ("edge", "node-feat", "node-label", "num-node-list")
-    stems = (*(f"raw/{stem}" for stem in raw), *(f"split/{split}/{stem}" for stem in ("train", "valid", "test")))
-    members = tuple(f"{stem}.csv.gz" for stem in stems)
-    url = f"https://snap.stanford.edu/ogb/data/nodeproppred/{top}.zip"
-    return Source(name, "ogb", ((url, f"{top}.zip"),), members, top)
-
-
-SOURCES: dict[str, Source] = {
-    source.name: source
-    for source in (
-        _planetoid("cora"),
-        _planetoid("citeseer"),
-        _planetoid("pubmed"),
-        _saint(
-            "flickr",
-            adj="1crmsTbd1-2sEXsGwa2IKnIB7Zd3TmUsy",
-            feats="1join-XdvX3anJU_MLVtick7MgeAQiWIZ",
-            class_map="1uxIkbtg5drHTsKt-PAsZZ4_yJmgFmle9",
-            role="1htXCtuktuCW8TR8KiKfrFDAxUgekQoV7",
-        ),
-        # the sparser graph of GraphSAINT with 23 million stored edges, `Reddit2` in PyG
-        _saint(
-            "reddit",
-            adj="1sncK996BM5lpuDf75lDFqCiDZyErc1c2",
-            feats="1ZsHaJ0ussP1W722krmEIp_8pwKAoi5b3",
-            class_map="1JF3Pjv9OboMNYs2aXRQGbJbc4t_nDd5u",
-            role="1nJIKd77lcAGU4j-kVNx_AIGEkveIKz3A",
-        ),
-        _saint(
-            "yelp",
-            adj="1Juwx8HtDwSzmVIJ31ooVa1WljI4U5JnA",
-            feats="1Zy6BZH_zLEjKlEFSduKE5tV9qqA_8VtM",
-            class_map="1VUcBGr0T0-klqerjAjxRmAqFuld_SMWU",
-            role="1NI5pa5Chpd-52eSmLW60OnB3WS5ikxq_",
-        ),
-        _ogb("ogbn-arxiv", "time"),
-        _ogb("ogbn-products", "sales_ranking"),
-    )
-}
+        raise _ArchiveError(f"has the entry `{info.filename}`, which points outside the archive")
+    # other methods unpack to any size at once
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _ArchiveError(f"has the entry `{info.filename}`, which is packed by method {info.compress_type}")

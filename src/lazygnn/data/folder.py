@@ -1,4 +1,4 @@
-"""Stores a graph as a folder of memory-mapped arrays: opening one reads a few kilobytes.
+"""Stores a graph as a folder of memory-mapped arrays, which may be larger than the memory.
 
 `graph.json` describes the graph, and every array is a `.npy` file beside it.
 """
@@ -7,59 +7,32 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from lazygnn.checks import rises
+from lazygnn.data.folder_header import (
+    HEADER,
+    REMEDY,
+    ArrayName,
+    Header,
+    check_files,
+    mask_name,
+    read_header,
+    write_header,
+)
+from lazygnn.data.structure import check_finite, check_structure
 from lazygnn.errors import GraphError, reason
 from lazygnn.files import replaced_folder
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Adjacency, Csr, to_tensor
-from lazygnn.tables.schema import Schema
-from lazygnn.task import Task, TaskKind
+from lazygnn.task import Task
+from lazygnn.untrusted.budget import check_width
 
-HEADER = "graph.json"
-ArrayName = Literal[
-    "rowptr",
-    "col",
-    "value",
-    "degree",
-    "x",
-    "x_rowptr",
-    "x_col",
-    "x_value",
-    "y",
-    "train_mask",
-    "val_mask",
-    "test_mask",
-    "node_ids",
-    "part_ptr",
-]
-_Size = Annotated[int, Field(ge=1, lt=2**31)]
 _INDEX, _FLOAT = ("int32", "int64"), ("float32", "float64")
-
-
-class Header(BaseModel):
-    """The content of `graph.json`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, populate_by_name=True)
-
-    format: Literal["lazygnn-graph"] = "lazygnn-graph"
-    version: Literal[1] = 1
-    name: str
-    task: TaskKind
-    num_nodes: _Size
-    in_channels: _Size
-    num_outputs: _Size
-    class_names: tuple[str, ...] | None = None
-    arrays: tuple[ArrayName, ...]
-    part_engine: str | None = None
-    # pydantic has a method `schema`
-    table_schema: Schema | None = Field(None, alias="schema")
 
 
 def save_folder(graph: Graph, path: str | Path) -> None:
@@ -94,22 +67,23 @@ def header_of(graph: Graph, arrays: tuple[ArrayName, ...]) -> Header:
     )
 
 
-def load_folder(path: str | Path) -> Graph:
+def load_folder(path: str | Path, *, verify: bool = True) -> Graph:
     """Opens a graph that `save_folder` wrote; its arrays stay on disk, and changes to them stay in memory.
 
-    Checks names, types and shapes of the arrays, but not their values, since reading all of a large graph takes
-    minutes. Open only folders from a trusted source.
+    Checks the structure of the graph: shapes, row pointers, columns, labels and splits.
 
     Args:
         path: The folder.
+        verify: Whether to compare the checksum of every file, too, which reads all of them: about 0.6 s per GB that is
+            in memory already, or 1.2 s for a graph with the shape of ogbn-products.
     """
     folder = Path(path)
-    header = _read_header(folder / HEADER)
+    header = read_header(folder / HEADER)
     reader = _Reader(folder, header)
     nodes, outputs = header.num_nodes, header.num_outputs
     single = header.task == "single-label"
     masks = (split for split in SPLITS if f"{split}_mask" in header.arrays)
-    return Graph(
+    graph = Graph(
         x=reader.features(),
         y=reader.tensor("y", ("int64",), nodes) if single else reader.tensor("y", _FLOAT, nodes, outputs),
         adj=reader.adjacency(),
@@ -123,6 +97,15 @@ def load_folder(path: str | Path) -> Graph:
         part_engine=header.part_engine,
         schema=header.table_schema,
     )
+    try:
+        check_structure(graph)
+        if verify:
+            check_finite(graph)
+    except GraphError as error:
+        raise GraphError(f"`{folder}`: {error}; {REMEDY}") from None
+    if verify:
+        check_files(folder, header)
+    return graph
 
 
 @contextmanager
@@ -138,19 +121,6 @@ def staged_folder(path: Path) -> Iterator[Path]:
         raise GraphError(
             f"could not write `{path}`: {reason(error)}; free the space or choose another folder"
         ) from error
-
-
-def write_header(folder: Path, header: Header) -> None:
-    """Writes `graph.json`."""
-    exclude = {name for name in ("part_engine", "table_schema") if getattr(header, name) is None}
-    text = header.model_dump_json(indent=2, by_alias=True, exclude=exclude)
-    (folder / HEADER).write_text(text + "\n", encoding="utf-8")
-
-
-def mask_name(split: str) -> ArrayName:
-    """Returns the name of the array with the mask of a split."""
-    names: dict[str, ArrayName] = {"train": "train_mask", "val": "val_mask", "test": "test_mask"}
-    return names[split]
 
 
 class ArrayWriter:
@@ -199,14 +169,16 @@ class _Reader:
         adj = self._csr("", nodes, nodes)
         if len(adj.col) < nodes:
             path = self.folder / "col.npy"
-            raise GraphError(f"`{path}` has {len(adj.col)} entries for {nodes} nodes with self-loops; {_REMEDY}")
+            raise GraphError(f"`{path}` has {len(adj.col)} entries for {nodes} nodes with self-loops; {REMEDY}")
         return adj
 
     def features(self) -> Tensor | Csr:
         nodes, channels = self.header.num_nodes, self.header.in_channels
         if "x" in self.header.arrays:
             return self.tensor("x", _FLOAT, nodes, channels)
-        return self._csr("x_", nodes, channels)
+        x = self._csr("x_", nodes, channels)
+        check_width(f"`in_channels` in `{self.folder / HEADER}`", channels, len(x.col))
+        return x
 
     def node_ids(self) -> np.ndarray:
         path = self.folder / "node_ids.npy"
@@ -219,7 +191,7 @@ class _Reader:
         ptr = self.tensor("part_ptr", ("int64",), -1)
         if not rises(ptr, self.header.num_nodes, by=1):
             path = self.folder / "part_ptr.npy"
-            raise GraphError(f"`{path}` must rise from 0 to {self.header.num_nodes}, the number of nodes; {_REMEDY}")
+            raise GraphError(f"`{path}` must rise from 0 to {self.header.num_nodes}, the number of nodes; {REMEDY}")
         return ptr
 
     def tensor(self, name: ArrayName, dtypes: tuple[str, ...], *shape: int) -> Tensor:
@@ -239,7 +211,7 @@ class _Reader:
         first, last = int(rowptr[0]), int(rowptr[-1])
         if first != 0 or last < 0:
             path = self.folder / f"{names[0]}.npy"
-            raise GraphError(f"`{path}` goes from {first} to {last}; it must rise from 0; {_REMEDY}")
+            raise GraphError(f"`{path}` goes from {first} to {last}; it must rise from 0; {REMEDY}")
         # both arrays of indices have the same type
         col = self.tensor(names[1], (str(rowptr.dtype).removeprefix("torch."),), last)
         return Csr(rowptr, col, self.tensor(names[2], _FLOAT, last), num_cols)
@@ -247,41 +219,19 @@ class _Reader:
     def _open(self, name: ArrayName) -> np.ndarray:
         path = self.folder / f"{name}.npy"
         if name not in self.header.arrays:
-            raise GraphError(f"`{self.folder / HEADER}` does not list the array `{name}`; {_REMEDY}")
+            raise GraphError(f"`{self.folder / HEADER}` does not list the array `{name}`; {REMEDY}")
         # opening a pipe would block
         if not path.is_file():
-            raise GraphError(f"`{path}` is missing; {_REMEDY}")
+            raise GraphError(f"`{path}` is missing; {REMEDY}")
         try:
             return np.asarray(np.lib.format.open_memmap(path, mode="c"))
         # a corrupt header can fail in any way, even as `tokenize.TokenError`
         except Exception as error:
-            raise GraphError(f"`{path}` cannot be read ({type(error).__name__}: {error}); {_REMEDY}") from error
-
-
-_REMEDY = "save the graph again with `save_folder`"
+            raise GraphError(f"`{path}` cannot be read ({type(error).__name__}: {error}); {REMEDY}") from error
 
 
 def _misfit(path: Path, array: np.ndarray, wanted: str) -> GraphError:
-    return GraphError(f"`{path}` holds {array.dtype} of shape {list(array.shape)}, not {wanted}; {_REMEDY}")
-
-
-def _read_header(path: Path) -> Header:
-    if not path.is_file():
-        raise GraphError(f"`{path}` is missing; give the path of a folder that `save_folder` wrote")
-    try:
-        header = Header.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(key) for key in first["loc"]) or "content"
-        raise GraphError(f"`{path}`: `{field}` is {str(first['input'])[:80]!r}: {first['msg']}; {_REMEDY}") from error
-    except OSError as error:
-        raise GraphError(f"`{path}` cannot be read ({error}); {_REMEDY}") from error
-    names = header.class_names
-    if names is not None and len(names) != header.num_outputs:
-        raise GraphError(f"`{path}` has {len(names)} class names for {header.num_outputs} classes; {_REMEDY}")
-    if header.table_schema is not None:
-        header.table_schema.check_width(header.in_channels, f"`{path}`")
-    return header
+    return GraphError(f"`{path}` holds {array.dtype} of shape {list(array.shape)}, not {wanted}; {REMEDY}")
 
 
 def to_arrays(graph: Graph) -> dict[ArrayName, np.ndarray]:

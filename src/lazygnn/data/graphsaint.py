@@ -3,7 +3,6 @@
 Features are not standardized.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,15 @@ from lazygnn.checks import rises
 from lazygnn.data.raw import check_finite, check_nodes, unreadable
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
+from lazygnn.untrusted.arrays import open_archive
+from lazygnn.untrusted.budget import check_claim
+from lazygnn.untrusted.text import parse_json
 
 _FILES = ("adj_full.npz", "feats.npy", "class_map.json", "role.json")
 _ROLES = ("tr", "va", "te")
 _ROWS_AT_ONCE = 4096
+# memory for each of several labels while they are checked
+_LABEL_BYTES = 8
 
 
 def read_saint(folder: Path, name: str) -> Graph:
@@ -59,14 +63,16 @@ def _read_features(path: Path) -> np.ndarray:
 
 def _read_edges(path: Path, num_nodes: int) -> np.ndarray:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            form = archive["format"].item() if "format" in archive else b"csr"
-            shape, indptr, indices = (archive[field] for field in ("shape", "indptr", "indices"))
-    except KeyError as error:
-        raise GraphError(f"`{path}` lacks an array ({error.args[0]}); write it with `scipy.sparse.save_npz`") from error
-    # so can a corrupt archive
-    except Exception as error:
+        with open_archive(path) as archive:
+            form = archive.read("format").item() if "format" in archive else b"csr"
+            for field in ("shape", "indptr", "indices"):
+                if field not in archive:
+                    raise GraphError(f"it lacks the array `{field}`; write it with `scipy.sparse.save_npz`")
+            shape, indptr, indices = (archive.read(field) for field in ("shape", "indptr", "indices"))
+    except FileNotFoundError as error:
         raise unreadable(path, error) from error
+    except GraphError as error:
+        raise GraphError(f"`{path}` cannot be read ({error}); download it again") from None
     if form not in (b"csr", "csr"):
         raise GraphError(f"`{path}` has format {form!r}; convert the matrix with `.tocsr()` and save it again")
     if indptr.dtype.kind not in "iu" or indices.dtype.kind not in "iu" or indices.ndim != 1:
@@ -111,6 +117,8 @@ def _multi_label(path: Path, nodes: np.ndarray, labels: list[Any], num_nodes: in
             raise GraphError(
                 f"`{path}` does not give node {node} a list of {width} labels, like the first node; download it again"
             )
+    remedy = "take it and `feats.npy` from the same release"
+    check_claim(f"`{path}`", num_nodes * width * _LABEL_BYTES, path.stat().st_size, remedy)
     y = np.full((num_nodes, width), -1, dtype=np.int8)
     for start in range(0, len(labels), _ROWS_AT_ONCE):
         chunk = slice(start, start + _ROWS_AT_ONCE)
@@ -153,8 +161,8 @@ def _to_nodes(path: Path, given: list[Any], num_nodes: int) -> np.ndarray:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        content = parse_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise unreadable(path, error) from error
     if not isinstance(content, dict):
         raise GraphError(f"`{path}` holds a JSON `{type(content).__name__}`, not an object; download it again")

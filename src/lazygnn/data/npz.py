@@ -1,9 +1,10 @@
 """Reads and writes graphs as `.npz` files: edges, labels, masks, and dense or sparse features; never unpickles."""
 
-import zipfile
+import logging
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,13 @@ from lazygnn.files import replaced
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Csr
 from lazygnn.tables.schema import Schema, parse_schema
+from lazygnn.untrusted.arrays import open_archive
+from lazygnn.untrusted.budget import check_width
 
-# the first bytes of an archive, and of an empty archive
-_ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")
+logger = logging.getLogger(__name__)
+
+# memory for each end of an edge while the adjacency is made
+_EDGE_BYTES = 20
 _SPARSE = ("x_indptr", "x_indices", "x_data", "x_shape")
 _OPTIONAL = ("y", "train_mask", "val_mask", "test_mask", "edge_weight", "node_ids", "class_name", "task", "schema")
 
@@ -86,39 +91,19 @@ def write_npz(graph: Graph, path: str | Path) -> None:
 
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    wanted = {"edge_index", "x", *_SPARSE, *_OPTIONAL}
+    known = ("edge_index", "x", *_SPARSE, *_OPTIONAL)
     try:
-        # numpy would not close a corrupt file
-        with path.open("rb") as stream:
-            _check_archive(stream)
-            file = np.load(stream, allow_pickle=False)
-            fields = {name: file[name] for name in file.files if name in wanted}
-            # numpy returns members that are not arrays as bytes
-            for name, array in fields.items():
-                if not isinstance(array, np.ndarray):
-                    raise GraphError(f"field `{name}` is not an array; store arrays with `numpy.savez`")
-            return fields
+        with open_archive(path) as archive:
+            for name in archive.names:
+                if name not in known and (meant := get_close_matches(name, known, n=1, cutoff=0.8)):
+                    logger.warning("%s: field `%s` is not read; did you mean `%s`?", path, name, meant[0])
+            return {
+                name: archive.read(name, _EDGE_BYTES if name == "edge_index" else 4)
+                for name in archive.names
+                if name in known
+            }
     except GraphError as error:
         raise GraphError(f"{path}: {error}") from None
-    # a corrupt archive can fail in zip, zlib or numpy's header parser
-    except Exception as error:
-        # numpy's message recommends `allow_pickle`, and a pickle can run any code
-        if "allow_pickle" in str(error):
-            what = "Python objects" if "Object arrays" in str(error) else "too many named columns"
-            raise GraphError(
-                f"{path}: an array holds {what}, which are never read; store plain numbers or text"
-            ) from None
-        raise GraphError(f"{path}: not a readable .npz file ({error}); write it again") from error
-
-
-def _check_archive(stream: BinaryIO) -> None:
-    """Refuses other files than archives, since numpy reads any unknown file as a pickle."""
-    start = stream.read(len(np.lib.format.MAGIC_PREFIX))
-    if start == np.lib.format.MAGIC_PREFIX:
-        raise GraphError("this is a single array; store several named arrays with `numpy.savez`")
-    if not start.startswith(_ARCHIVE) or not zipfile.is_zipfile(stream):
-        raise GraphError("not an .npz file (not a zip archive, or truncated); write it again with `numpy.savez`")
-    stream.seek(0)
 
 
 def _features(fields: dict[str, np.ndarray]) -> np.ndarray | Csr:
@@ -139,6 +124,7 @@ def _features(fields: dict[str, np.ndarray]) -> np.ndarray | Csr:
         raise GraphError(f"field `x_indptr` has {len(indptr)} entries; {int(shape[0])} rows need {int(shape[0]) + 1}")
     if int(shape[1]) >= 2**31:
         raise GraphError(f"field `x_shape` is {shape.tolist()}; at most 2^31 - 1 columns are supported")
+    check_width("the number of columns in `x_shape`", int(shape[1]), len(data))
     for name, array, stop in (("x_indptr", indptr, len(data) + 1), ("x_indices", indices, int(shape[1]))):
         if (wrong := first_outside(array, stop)) is not None:
             raise GraphError(f"field `{name}` holds {wrong}; its entries go from 0 to {stop - 1}")

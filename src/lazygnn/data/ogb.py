@@ -15,10 +15,13 @@ import numpy as np
 from lazygnn.data.raw import check_finite, check_nodes, unreadable
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
+from lazygnn.untrusted.budget import check_claim
 
 _SPLITS = ("time", "sales_ranking")
 _SPLIT_FILES = ("train", "valid", "test")
-_BLOCK_BYTES = 16 << 20
+_BLOCK_BYTES = 4 << 20
+_MAX_LINE = 4 << 20
+_FREE_EDGES = 1 << 20
 
 
 def read_ogb(folder: Path, name: str) -> Graph:
@@ -41,7 +44,7 @@ def read_ogb(folder: Path, name: str) -> Graph:
 
 def _read_count(folder: Path, stem: str) -> int:
     path = _find(folder, stem)
-    counts = np.concatenate([*_blocks(path, np.int64, 1), np.empty((0, 1), dtype=np.int64)])[:, 0]
+    counts = np.concatenate([*_blocks(path, np.int64, 1, most=2), np.empty((0, 1), dtype=np.int64)])[:, 0]
     if len(counts) != 1 or not 0 < counts[0] < 2**31:
         raise GraphError(f"`{path}` holds {counts[:3].tolist()}; it must hold one positive number, for the one graph")
     return int(counts[0])
@@ -50,12 +53,12 @@ def _read_count(folder: Path, stem: str) -> int:
 def _read_features(folder: Path, num_nodes: int) -> np.ndarray:
     path = _find(folder, "node-feat")
     width = _count_columns(path)
+    check_claim(f"`{path}`", 4 * num_nodes * width, path.stat().st_size, "download the data set again")
     x = np.empty((num_nodes, width), dtype=np.float32)
     done = 0
-    for block in _blocks(path, np.float64, width):
-        if done + len(block) <= num_nodes:
-            with np.errstate(over="ignore"):
-                x[done : done + len(block)] = block
+    for block in _blocks(path, np.float64, width, most=num_nodes):
+        with np.errstate(over="ignore"):
+            x[done : done + len(block)] = block
         done += len(block)
     _check_length(path, done, num_nodes)
     check_finite(path, x)
@@ -65,7 +68,8 @@ def _read_features(folder: Path, num_nodes: int) -> np.ndarray:
 def _read_edges(folder: Path, num_nodes: int) -> np.ndarray:
     path = _find(folder, "edge")
     blocks = [np.empty((0, 2), dtype=np.int32)]
-    for block in _blocks(path, np.int64, 2):
+    # a line of a packed file takes more than three bytes
+    for block in _blocks(path, np.int64, 2, most=path.stat().st_size // 3 + _FREE_EDGES):
         check_nodes(path, block, num_nodes)
         blocks.append(block.astype(np.int32))
     edges = np.concatenate(blocks).T
@@ -79,7 +83,7 @@ def _read_labels(folder: Path, num_nodes: int) -> np.ndarray:
     columns = _count_columns(path)
     if columns != 1:
         raise GraphError(f"`{path}` has {columns} columns; OGB files must have one class per node")
-    label = np.concatenate([*_blocks(path, np.float64, 1)])[:, 0]
+    label = np.concatenate([*_blocks(path, np.float64, 1, most=num_nodes)])[:, 0]
     _check_length(path, len(label), num_nodes)
     y = np.where(np.isnan(label), -1, label)
     wrong = (y != np.floor(y)) | (y < -1) | (y >= 2**31)
@@ -98,7 +102,7 @@ def _read_masks(folder: Path, y: np.ndarray) -> list[np.ndarray]:
     for stem in _SPLIT_FILES:
         path = _find(folder / found[0], stem)
         mask = np.zeros(len(y), dtype=bool)
-        for block in _blocks(path, np.int64, 1):
+        for block in _blocks(path, np.int64, 1, most=len(y)):
             check_nodes(path, block, len(y))
             mask[block[:, 0]] = True
         if (mask & taken).any():
@@ -128,20 +132,29 @@ def _open(path: Path) -> gzip.GzipFile | io.BufferedReader:
 def _count_columns(path: Path) -> int:
     try:
         with _open(path) as file:
-            line = file.readline()
+            line = file.readline(_MAX_LINE)
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(path, error) from error
     if not line.strip():
         raise GraphError(f"`{path}` is empty; download the data set again")
+    if len(line) == _MAX_LINE:
+        raise unreadable(path, _long_line())
     return line.count(b",") + 1
 
 
-def _blocks(path: Path, dtype: type[np.int64] | type[np.float64], columns: int) -> Iterator[np.ndarray]:
-    """Yields the rows of a CSV file of numbers in blocks, [rows, columns]."""
+def _blocks(path: Path, dtype: type[np.int64] | type[np.float64], columns: int, most: int) -> Iterator[np.ndarray]:
+    """Yields the rows of a CSV file of numbers in blocks, [rows, columns]; more than `most` rows are an error."""
     parse = _numpy_parse if find_spec("pyarrow") is None else _arrow_parse
+    done = 0
     try:
         for lines in _lines(path):
-            yield parse(lines, dtype, columns)
+            block = parse(lines, dtype, columns)
+            done += len(block)
+            if done > most:
+                raise GraphError(f"`{path}` has more than {most} rows; download the data set again")
+            yield block
+    except GraphError:
+        raise
     # the errors of Arrow have these types too
     except (OSError, EOFError, ValueError, OverflowError, zlib.error) as error:
         raise unreadable(path, error) from error
@@ -153,10 +166,16 @@ def _lines(path: Path) -> Iterator[bytes]:
         rest = b""
         while chunk := file.read(_BLOCK_BYTES):
             lines, _, rest = (rest + chunk).rpartition(b"\n")
+            if len(rest) > _MAX_LINE:
+                raise _long_line()
             if lines and not lines.isspace():
                 yield lines
         if rest and not rest.isspace():
             yield rest
+
+
+def _long_line() -> ValueError:
+    return ValueError(f"a line has more than {_MAX_LINE} bytes")
 
 
 def _arrow_parse(lines: bytes, dtype: type[np.int64] | type[np.float64], columns: int) -> np.ndarray:

@@ -13,6 +13,7 @@ from lazygnn.data.unpickle import MatrixRecord, to_array, unpickle
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 from lazygnn.ops import Csr
+from lazygnn.untrusted.budget import check_width
 
 T = TypeVar("T")
 
@@ -142,8 +143,8 @@ def _check_equal(path: Path, what: str, found: int, other: Path, expected: int) 
 def _read(path: Path, convert: Callable[[object], T]) -> T:
     try:
         return convert(unpickle(path))
-    except GraphError:
-        raise
+    except GraphError as error:
+        raise GraphError(str(error) if str(path) in str(error) else f"`{path}`: {error}") from None
     # a corrupt pickle can fail in any way, from EOFError to RecursionError
     except Exception as error:
         raise unreadable(path, error) from error
@@ -168,6 +169,7 @@ def _to_matrix(record: object) -> _Matrix:
         raise ValueError(f"column {wrong} in a matrix of {num_cols} columns")
     if not np.isfinite(data).all():
         raise ValueError("a feature that is not finite")
+    check_width("the number of columns", num_cols, len(data))
     return _Matrix(indptr, indices, data.astype(np.float32), num_cols)
 
 
@@ -175,6 +177,7 @@ def _to_labels(record: object) -> _Labels:
     one_hot = to_array(record)
     if one_hot.ndim != 2 or one_hot.dtype.kind not in "biuf" or not one_hot.shape[1]:
         raise ValueError(f"labels of shape {one_hot.shape} and type {one_hot.dtype} in place of a column per class")
+    check_width("the number of classes", one_hot.shape[1], len(one_hot))
     wrong = ~np.isin(one_hot, (0, 1)).all(axis=1) | (one_hot.sum(axis=1) > 1)
     if wrong.any():
         row = int(wrong.argmax())

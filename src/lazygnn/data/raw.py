@@ -7,12 +7,17 @@ import numpy as np
 from lazygnn.checks import first_outside
 from lazygnn.errors import GraphError
 
+# a damaged file can put anything into a message
+_MAX_REASON = 300
+
 
 def unreadable(path: Path, error: Exception) -> GraphError:
     """Returns the error for a file that is missing or cannot be parsed."""
     if isinstance(error, FileNotFoundError):
         return GraphError(f"`{path}` is missing; put the file there or download the data set again")
-    return GraphError(f"`{path}` cannot be read ({type(error).__name__}: {error}); download it again")
+    return GraphError(
+        f"`{path}` cannot be read ({type(error).__name__}: {str(error)[:_MAX_REASON]}); download it again"
+    )
 
 
 def check_nodes(path: Path, nodes: np.ndarray, num_nodes: int) -> None:

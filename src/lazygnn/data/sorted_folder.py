@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from torch import Tensor
 
-from lazygnn.data.folder import ArrayName, ArrayWriter, header_of, staged_folder, to_arrays, write_header
+from lazygnn.data.folder import ArrayWriter, header_of, staged_folder, to_arrays
+from lazygnn.data.folder_header import ArrayName, write_header
 from lazygnn.graph import Graph
 from lazygnn.ops import Csr, row_chunks
 

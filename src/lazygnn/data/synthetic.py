@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lazygnn.data.folder import ArrayWriter, Header, mask_name, staged_folder, write_header
+from lazygnn.data.folder import ArrayWriter, staged_folder
+from lazygnn.data.folder_header import Header, mask_name, write_header
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Adjacency, index_dtype
 from lazygnn.partitioning import equal_slices

@@ -133,7 +133,7 @@ class ClusterLoader(EpochLoader):
         # all parts at once keep the node order, so that the batch is the whole graph
         if self.parts_per_batch == self.num_parts:
             return torch.arange(self.num_parts)
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.epoch) % 2**63)
         return torch.randperm(self.num_parts, generator=generator)
 
     def _placed(self, batch: Batch) -> Batch:

@@ -20,7 +20,7 @@ class APPNPOptions(MLPOptions):
     alpha: Annotated[float, Range(0.01, 0.9, log=True)] = Field(
         0.1, gt=0, le=1, description="weight of the transformed features in each step"
     )
-    num_layers: Annotated[int, Choices((5, 10, 20))] = Field(10, ge=1, description="steps of a pass")
+    num_layers: Annotated[int, Choices((5, 10, 20))] = Field(10, ge=1, le=10_000, description="steps of a pass")
 
 
 def make_model(options: APPNPOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001

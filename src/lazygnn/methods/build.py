@@ -12,6 +12,7 @@ from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.feature_scale import FeatureScale, choose_scale
 from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import Cut, MethodOptions, Place
+from lazygnn.methods.memory import within_memory
 from lazygnn.methods.recipes import find_method
 from lazygnn.model import Model
 from lazygnn.models import MLP, Standardized
@@ -82,7 +83,8 @@ def build(
     graph = graph if parts is None else graph.permute(parts.order)
     ptr = torch.tensor([0, graph.num_nodes]) if parts is None else parts.ptr
     graph = place_graph(config, graph, place.device, feature_scale)
-    loader = method.loader(options, Cut(graph, ptr, config.seed), place)
+    with within_memory(options):
+        loader = method.loader(options, Cut(graph, ptr, config.seed), place)
     model = build_model(config, graph, place)
     if config.trainer.epochs > 0 and not list(model.parameters()):
         raise ConfigError(f"`{config.method}` has no weights to train; set `epochs=0`")
@@ -94,7 +96,10 @@ def build(
 
 def build_model(config: Config, graph: Graph, place: Place) -> Model:
     """Builds the model of a configuration on its device."""
-    model = find_method(config.method).model(method_options(config), graph, place).to(place.device)
+    options = method_options(config)
+    with within_memory(options):
+        model = find_method(config.method).model(options, graph, place)
+    model = model.to(place.device)
     compiles = config.trainer.compile and place.training
     if compiles and place.device.type != "cuda":
         logger.warning("`compile` is for a GPU and is ignored on a CPU; set `compile=false` to silence this warning")

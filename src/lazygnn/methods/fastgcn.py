@@ -21,7 +21,7 @@ class PrecomputedOptions(GCNOptions):
     """Convolutions of which the first product is computed before training."""
 
     num_layers: Annotated[int, Range(2, 4)] = Field(
-        2, ge=2, description="convolutions; the product of the first is computed before training"
+        2, ge=2, le=10_000, description="convolutions; the product of the first is computed before training"
     )
 
 

@@ -19,7 +19,7 @@ from lazygnn.tunable import Range
 class GCNOptions(LayerOptions):
     """A stack of convolutions."""
 
-    num_layers: Annotated[int, Range(1, 5)] = Field(2, ge=1, description="convolutions")
+    num_layers: Annotated[int, Range(1, 5)] = Field(2, ge=1, le=10_000, description="convolutions")
 
 
 def make_gcn(options: GCNOptions, graph: Graph, histories: Sequence[History] = ()) -> GCN:

@@ -17,7 +17,7 @@ from lazygnn.tunable import Choices, Range
 class GCNIIOptions(GCNOptions):
     """Convolutions with initial residual and identity mapping."""
 
-    num_layers: Annotated[int, Choices((4, 8, 16, 32))] = Field(16, ge=1, description="convolutions")
+    num_layers: Annotated[int, Choices((4, 8, 16, 32))] = Field(16, ge=1, le=10_000, description="convolutions")
     alpha: Annotated[float, Range(0.05, 0.9, log=True)] = Field(
         0.1, ge=0, le=1, description="weight of the transformed features in each layer"
     )

@@ -25,7 +25,9 @@ class LabelPropagationOptions(MethodOptions):
         False, description="scale each class to its share among the training nodes"
     )
     feature_neighbors: int = Field(0, ge=0, description="nodes with similar features that each node is linked to")
-    feature_hops: int = Field(0, ge=0, description="hops that features are propagated before they are compared")
+    feature_hops: int = Field(
+        0, ge=0, le=10_000, description="hops that features are propagated before they are compared"
+    )
     feature_weight: float = Field(0.3, gt=0, description="weight of such a link, times the cosine; an edge has 1")
     eval_tolerance: float = Field(1e-6, gt=0, lt=1, description="relative error of the fixed point")
 

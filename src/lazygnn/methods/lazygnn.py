@@ -25,7 +25,7 @@ class LazyGNNOptions(APPNPOptions, LoaderOptions, HistoryOptions, InferenceOptio
     """The MLP, the steps, the histories and the batches; the defaults are ours."""
 
     halo: Literal["frozen", "paper", "none"] = Field("frozen", description="neighbors around a batch")
-    num_layers: Annotated[int, Range(1, 4)] = Field(2, ge=1, description="steps of a pass")
+    num_layers: Annotated[int, Range(1, 4)] = Field(2, ge=1, le=10_000, description="steps of a pass")
     start: Literal["drift", "mix"] = Field("drift", description="warm start; mix is the paper's")
     beta: float | None = Field(
         None, ge=0, le=1, description="weight of fresh features in the start value; empty means 0.1 per two steps"

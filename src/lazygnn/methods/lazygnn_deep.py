@@ -31,7 +31,7 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
     """The blocks, their views, their histories and the batches."""
 
     hidden_channels: Annotated[int, Choices((64, 128, 256, 512))] = Field(256, ge=1, description="width of the blocks")
-    num_blocks: Annotated[int, Range(1, 8)] = Field(4, ge=1, description="residual blocks")
+    num_blocks: Annotated[int, Range(1, 8)] = Field(4, ge=1, le=10_000, description="residual blocks")
     norm: Annotated[Literal["batch", "layer", "none"], Choices()] = Field(
         "layer", description="normalization at the start of a block"
     )
@@ -42,7 +42,7 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
         None, ge=1, description="width of the views, for smaller histories; empty means that of the blocks"
     )
     halo: Literal["frozen"] = Field("frozen", description="one hop of neighbors with their stored rows")
-    num_layers: Annotated[int, Range(1, 4)] = Field(2, ge=1, description="steps of a pass")
+    num_layers: Annotated[int, Range(1, 4)] = Field(2, ge=1, le=10_000, description="steps of a pass")
     exact: bool = Field(False, description="start each pass from its input, without histories; needs full batch")
     beta: float | None = Field(
         None, ge=0, le=1, description="weight of fresh features in the start value; empty means 0.1 per two steps"

@@ -20,7 +20,7 @@ from lazygnn.tunable import Range
 class MLPOptions(LayerOptions):
     """The MLP that transforms the features."""
 
-    mlp_layers: Annotated[int, Range(1, 4)] = Field(2, ge=1, description="depth of the MLP")
+    mlp_layers: Annotated[int, Range(1, 4)] = Field(2, ge=1, le=10_000, description="depth of the MLP")
     prop_channels: int | None = Field(
         None, ge=1, description="width of the propagated values; empty means the number of outputs"
     )

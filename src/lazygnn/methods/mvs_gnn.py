@@ -20,7 +20,7 @@ from lazygnn.propagation import Mix
 class MVSOptions(GCNOptions, BatchOptions, HistoryOptions):
     """Convolutions on drawn training nodes, with a history after each layer but the last."""
 
-    num_layers: int = Field(2, ge=2, description="convolutions")
+    num_layers: int = Field(2, ge=2, le=10_000, description="convolutions")
     refresh_every: int = Field(10, ge=1, description="batches between measurements of the gradients")
     refresh_share: float = Field(1.0, gt=0, le=1, description="share of the training nodes measured at a time")
     uniform_share: float = Field(

@@ -77,8 +77,8 @@ class SubgraphOptions(MethodOptions):
 
     sampler: Literal["node", "edge", "walk"] = Field("walk", description="what is drawn for a subgraph")
     num_samples: int = Field(2000, ge=1, description="nodes, edges or roots of walks drawn for a subgraph")
-    walk_length: int = Field(2, ge=1, description="steps of a walk")
-    coverage: int = Field(50, ge=1, description="subgraphs per node that are counted before training")
+    walk_length: int = Field(2, ge=1, le=10_000, description="steps of a walk")
+    coverage: int = Field(50, ge=1, le=10_000, description="subgraphs per node that are counted before training")
 
     def ignored(self) -> dict[str, str]:
         """Adds the length of walks where there are none."""
@@ -250,7 +250,9 @@ class HistoryOptions(MethodOptions):
 class InferenceOptions(MethodOptions):
     """How far inference propagates, and where it stores its rows."""
 
-    eval_layers: int | None = Field(None, ge=0, description="exact steps in inference; empty means the fixed point")
+    eval_layers: int | None = Field(
+        None, ge=0, le=10_000, description="exact steps in inference; empty means the fixed point"
+    )
     eval_tolerance: float = Field(1e-4, gt=0, lt=1, description="relative error of that fixed point")
     eval_storage: Literal["memory", "disk"] = Field("memory", description="where inference stores one row per node")
 

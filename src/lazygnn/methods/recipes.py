@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -206,5 +207,10 @@ def _recipes(method: str) -> dict[str, dict[str, Any]]:
     find_method(method)
     if method not in methods.METHODS:
         return plugin_recipes(method)
+    return {name: dict(values) for name, values in _own_recipes(method).items()}
+
+
+@cache
+def _own_recipes(method: str) -> dict[str, dict[str, Any]]:
     with resources.as_file(resources.files("lazygnn") / "recipes" / f"{method}.toml") as path:
         return read_toml(path)

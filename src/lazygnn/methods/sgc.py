@@ -19,7 +19,7 @@ class SGCOptions(BatchOptions):
     """Batches of rows of propagated features."""
 
     num_layers: Annotated[int, Range(1, 8)] = Field(
-        2, ge=0, description="hops that the features are propagated before training"
+        2, ge=0, le=10_000, description="hops that the features are propagated before training"
     )
 
 

@@ -17,7 +17,9 @@ from lazygnn.tunable import Range
 class SIGNOptions(SGCOptions, LayerOptions):
     """A branch for each hop, and the MLP behind them."""
 
-    mlp_layers: Annotated[int, Range(1, 3)] = Field(1, ge=1, description="depth of the MLP behind the branches")
+    mlp_layers: Annotated[int, Range(1, 3)] = Field(
+        1, ge=1, le=10_000, description="depth of the MLP behind the branches"
+    )
 
 
 def make_model(options: SIGNOptions, graph: Graph, place: Place) -> Model:  # noqa: ARG001

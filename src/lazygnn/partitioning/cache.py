@@ -14,6 +14,7 @@ from lazygnn.files import replaced
 from lazygnn.graph import is_permutation
 from lazygnn.ops import Adjacency
 from lazygnn.partitioning.base import Partition
+from lazygnn.untrusted.arrays import open_archive
 
 logger = logging.getLogger(__name__)
 
@@ -58,9 +59,9 @@ class PartitionCache:
         if not file.is_file():
             return None
         try:
-            with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-                order, ptr = torch.from_numpy(arrays["order"]), torch.from_numpy(arrays["ptr"])
-                engine = str(arrays["engine"])
+            with open_archive(file) as arrays:
+                order, ptr = torch.from_numpy(arrays.read("order")), torch.from_numpy(arrays.read("ptr"))
+                engine = str(arrays.read("engine"))
             _check(order, ptr, self.num_nodes, self.num_parts)
         # a corrupt archive can fail in zip, zlib or numpy's header parser
         except Exception as error:

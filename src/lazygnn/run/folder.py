@@ -18,6 +18,7 @@ from lazygnn.files import write_file
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.claim import check_unused, make_folder
 from lazygnn.run.log import RunLog
+from lazygnn.untrusted.text import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -215,7 +216,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
     """Reads weights and checks their digest; files of earlier versions have none."""
     content = path.read_bytes()
     weights = load(content)
-    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
     if header.get("__metadata__", {}).get(_DIGEST, digest := _digest(weights)) != digest:
         raise ValueError("its digest does not match its content")
     return weights
@@ -229,7 +230,7 @@ def _digest(weights: dict[str, Tensor]) -> str:
 def read_json(path: Path) -> dict[str, Any]:
     """Reads a JSON object that lazygnn wrote."""
     try:
-        content = json.loads(path.read_text())
+        content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise CheckpointError(f"cannot read `{path}`: {error}") from error
     if not isinstance(content, dict):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lazygnn.errors import ConfigError, LockedError, reason
+from lazygnn.untrusted.text import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +96,7 @@ def _holder(file: int) -> str:
 
 def _record(file: int) -> dict[str, Any] | None:
     try:
-        record = json.loads(os.pread(file, 4096, 0))
+        record = parse_json(os.pread(file, 4096, 0))
     except ValueError:
         return None
     return record if isinstance(record, dict) and record.keys() >= {"host", "pid", "started"} else None

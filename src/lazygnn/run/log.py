@@ -11,6 +11,7 @@ from typing import Any
 from lazygnn.errors import CheckpointError, reason
 from lazygnn.files import naming, sync, write_file
 from lazygnn.training.trainer import EpochReport
+from lazygnn.untrusted.text import parse_json
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class RunLog:
 
 def _report(line: bytes) -> dict[str, Any] | None:
     try:
-        report = json.loads(line)
-    except (ValueError, RecursionError):
+        report = parse_json(line)
+    except ValueError:
         return None
     return report if isinstance(report, dict) and report.keys() >= _FIELDS and type(report["epoch"]) is int else None

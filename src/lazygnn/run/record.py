@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lazygnn.errors import CheckpointError
+from lazygnn.untrusted.text import parse_json
 
 FORMAT, VERSION = "lazygnn-checkpoint", 1
 # parsed JSON takes many times the memory of its text, and the file may have been written by anyone
@@ -44,10 +45,10 @@ def read_record(file: Path) -> dict[str, Any]:
         raise CheckpointError(f"`{file.name}` is too long for the record of a checkpoint")
     try:
         raw = file.read_bytes()
-        content = json.loads(raw)
+        content = parse_json(raw)
     except OSError as error:
         raise CheckpointError(f"cannot read `{file.name}`: {error}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise CheckpointError(f"`{file.name}` is corrupt, or not the record of a checkpoint") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CheckpointError(f"`{file.name}` was not written by lazygnn")

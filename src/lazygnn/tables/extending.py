@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from lazygnn.adjacency import normalized_adjacency
 from lazygnn.errors import GraphError
-from lazygnn.graph import Graph, normalized_adjacency, without_warnings
+from lazygnn.graph import Graph, without_warnings
 from lazygnn.ops import Csr
 from lazygnn.tables.columns import show
 from lazygnn.tables.describing import note_features

@@ -167,7 +167,7 @@ class FrameSource:
             raise GraphError(wrong_type(name, table, remedy))
         try:
             self.table = _from_pandas(table) if type(table).__module__.startswith("pandas") else pa.table(table)
-        except (pa.ArrowException, TypeError, ValueError) as error:
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise GraphError(f"{self.name} does not convert to an Arrow table ({error}); {remedy}") from error
         self.columns, self.size = tuple(self.table.column_names), len(self.table)
         _check_names(self.name, self.columns)

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lazygnn.errors import GraphError
 from lazygnn.task import TaskKind
+from lazygnn.untrusted.text import check_json
 
 
 class _Stored(BaseModel):
@@ -147,6 +148,7 @@ class Schema(_Stored):
 def parse_schema(text: str, where: str) -> Schema:
     """Reads a schema from JSON; `where` begins the message of an error."""
     try:
+        check_json(text)
         return Schema.model_validate_json(text)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -154,3 +156,5 @@ def parse_schema(text: str, where: str) -> Schema:
         raise GraphError(
             f"{where}: `{field}` of the schema is {str(first['input'])[:80]!r}: {first['msg']}; import the tables again"
         ) from error
+    except ValueError as error:
+        raise GraphError(f"{where}: the schema cannot be read: {error}; import the tables again") from error

@@ -232,7 +232,7 @@ class Trainer:
         buffers = {name: value.clone() for name, value in self.model.named_buffers()}
         self.model.train(True)
         with torch.random.fork_rng():
-            torch.manual_seed(self.seed + 1_000_003)
+            torch.manual_seed((self.seed + 1_000_003) % 2**63)
             for batch in self.loader.sweep():
                 with forward_precision(self.options.precision, self._device):
                     self.model.fill(batch.to(self._device))
