@@ -4,6 +4,7 @@ Training can stop after any batch and be resumed from `checkpoint` with the same
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -330,7 +331,9 @@ class Trainer:
         drifts = [drift for history in stored if (drift := history.drift_norm()) is not None]
         if drifts:
             found["drift_norm"] = max(drifts)
-        return found | self.model.diagnose(self.graph)
+        found |= self.model.diagnose(self.graph)
+        # a gradient of zero has no direction
+        return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def _make_task(self, loss: RowLoss | None) -> Task:
         weighs = self.options.class_weight == "balanced"
