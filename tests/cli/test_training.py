@@ -197,3 +197,7 @@ def test_a_run_is_trained_longer_or_fine_tuned(lazygnn: Command, dataset: Path) 
     assert lazygnn("train", "mlp", dataset, *QUICK, "--seeds", 1, "--out", "seeds", "--quiet").status == 0
     refused = lazygnn("train", "--resume", "seeds", "--set", "epochs=9")
     assert_one_line(refused, "`seeds` holds several runs; extend one of them, such as `seeds/seed-0`")
+
+
+def test_a_new_run_has_nothing_to_verify(lazygnn: Command, dataset: Path) -> None:
+    assert_one_line(lazygnn("train", "mlp", dataset, "--no-verify"), "`--no-verify` has no effect on a new run")

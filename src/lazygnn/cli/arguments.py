@@ -29,6 +29,9 @@ DropUnknownOption = Annotated[
     bool, typer.Option("--drop-unknown", help="Drop edges of nodes that are not in the table of nodes.")
 ]
 ColumnsOption = list[str] | None
+NoVerifyOption = Annotated[
+    bool, typer.Option("--no-verify", help="Take files of the run, and its graph, as they are, even if they changed.")
+]
 RunArgument = Annotated[Path, typer.Argument(help="A run folder that `train` wrote.")]
 
 

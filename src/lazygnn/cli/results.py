@@ -13,6 +13,7 @@ from lazygnn.cli.arguments import (
     CorrectAndSmoothOption,
     DeviceOption,
     DropUnknownOption,
+    NoVerifyOption,
     RunArgument,
     RunRootOption,
     ScalingOption,
@@ -42,12 +43,13 @@ def evaluate(
     report: Annotated[
         bool, typer.Option("--report", help="Show classes, calibration and where it errs; write report.json.")
     ] = False,
+    no_verify: NoVerifyOption = False,
 ) -> None:
     """Evaluates the best weights of a run, exactly and without histories; prints JSON."""
     change = read_correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
-    place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph}
+    place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph, "verify": not no_verify}
     for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change, report=report):
         typer.echo(json.dumps(result))
     if report:
@@ -73,13 +75,14 @@ def predict(
     calibrated: Annotated[
         bool, typer.Option("--calibrated", help="Probabilities at the temperature that `evaluate --report` fitted.")
     ] = False,
+    no_verify: NoVerifyOption = False,
 ) -> None:
     """Writes node id, prediction and probability of every node."""
     change = read_correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
     new: dict[str, Any] = {"nodes": nodes, "edges": edges, "drop_unknown": drop_unknown}
-    place: dict[str, Any] = {"device": device, "root": root}
+    place: dict[str, Any] = {"device": device, "root": root, "verify": not no_verify}
     columns: dict[str, Any] = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
     change_of: dict[str, Any] = {"correct_and_smooth": change, "calibrated": calibrated}
     count = write_predictions(run, out, graph, **new, **place, **columns, **change_of)
@@ -92,9 +95,10 @@ def embed(
     graph: Annotated[Path | None, typer.Option(help="Another graph (.npz) with the same features.")] = None,
     root: RunRootOption = None,
     device: DeviceOption = "auto",
+    no_verify: NoVerifyOption = False,
 ) -> None:
     """Writes the embedding of every node: the values that the last layer reads."""
-    count, width = write_embeddings(run, out, graph, device=device, root=root)
+    count, width = write_embeddings(run, out, graph, device=device, root=root, verify=not no_verify)
     say(f"wrote {count} embeddings with {width} channels to {out}")
 
 
@@ -102,9 +106,10 @@ def export(
     run: RunArgument,
     out: Annotated[Path, typer.Option(help="New folder for the weights, a description and model.py.")],
     root: RunRootOption = None,
+    no_verify: NoVerifyOption = False,
 ) -> None:
     """Writes the weights and a file of plain PyTorch that predicts with them, without this package."""
-    export_run(run, out, root=root)
+    export_run(run, out, root=root, verify=not no_verify)
     say(f"wrote {out}; use it with `python {out / CODE} graph.npz predictions.npy`")
 
 
