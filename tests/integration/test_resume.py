@@ -1,6 +1,6 @@
 """A training that stops after any batch ends exactly like an uninterrupted one.
 
-Processes are stopped in `test_kills.py`, and every method is resumed in `test_every_method.py`. Files of checkpoints are
+Processes are stopped in `test_kills.py`; every method is resumed in `test_every_method.py`. Files of checkpoints are
 tested in `tests/run`.
 """
 
