@@ -14,6 +14,7 @@ import pytest
 
 from lazygnn.cli import main
 from lazygnn.run.folder import CONFIG
+from tests.helpers import say
 from tests.setups import SETUPS, differences, outcome, resume, start, write_graph
 
 Call = Callable[..., tuple[object, str]]
@@ -137,6 +138,10 @@ def test_some_of_the_writes_fail(call: Call, tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", SETUPS)
-def test_writes_of_every_kind_of_training_fail(call: Call, tmp_path: Path, name: str) -> None:
+def test_writes_of_every_kind_of_training_fail(
+    call: Call, tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
     # all of them where most files are written
-    assert fail_and_recover(call, tmp_path, name, 1.0 if name == "disk" else 0.2) > 20
+    tried = fail_and_recover(call, tmp_path, name, 1.0 if name == "disk" else 0.2)
+    say(request, f"{name}: {tried} writes failed")
+    assert tried > 20

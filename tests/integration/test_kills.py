@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lazygnn.run.folder import CHECKPOINTS, CONFIG
+from tests.helpers import say
 from tests.processes import start_command
 from tests.setups import SETUPS, differences, outcome, resume, start, write_graph
 
@@ -111,6 +112,9 @@ def test_a_signal_saves_and_prints_how_to_resume(signum: signal.Signals, graph: 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", SETUPS)
-def test_twenty_kills_of_every_kind_of_training_leave_no_trace(name: str, graph: Path, tmp_path: Path) -> None:
+def test_twenty_kills_of_every_kind_of_training_leave_no_trace(
+    name: str, graph: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     victim = Victim(name, graph, tmp_path, 100, seed=list(SETUPS).index(name))
     stop_and_finish(victim, [signal.SIGKILL] * 20 + [signal.SIGTERM, signal.SIGINT] * 2)
+    say(request, f"{name}: 20 kills and 4 other signals, in {victim.ended + 1} trainings")

@@ -16,6 +16,7 @@ from lazygnn.run.digests import DIGESTS
 from lazygnn.run.folder import CONFIG, CURVES, INPUTS, WEIGHTS
 from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.training import Trainer
+from tests.helpers import say
 from tests.setups import TIMES, write_graph
 
 OPTIONS: dict[str, Any] = {"epochs": 4, "hidden_channels": 4, "checkpoint_every": 1, "num_parts": 2, "history": "disk"}
@@ -105,8 +106,9 @@ def test_sixty_flips_are_found_or_change_nothing(folder: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.usefixtures("no_pictures")
-def test_five_hundred_flips_are_found_or_change_nothing(folder: Path) -> None:
+def test_five_hundred_flips_are_found_or_change_nothing(folder: Path, request: pytest.FixtureRequest) -> None:
     found, harmless = flip_and_use(folder, 500, seed=1)
+    say(request, f"500 flips: {found} found, {harmless} without effect")
     assert found + harmless == 500
 
 
