@@ -108,5 +108,5 @@ def test_the_source_archive_holds_what_the_package_is_built_from(tmp_path: Path)
         names = {Path(*Path(name).parts[1:]).as_posix() for name in opened.getnames()}
     files = {"README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "pyproject.toml", "PKG-INFO"}
     assert {name for name in names if not name.startswith("src/lazygnn/")} - {".gitignore"} == files
-    assert {"src/lazygnn/cli.py", "src/lazygnn/py.typed", "src/lazygnn/data/wordnet-small.npz"} <= names
+    assert {"src/lazygnn/graph.py", "src/lazygnn/py.typed", "src/lazygnn/data/wordnet-small.npz"} <= names
     assert not [name for name in names if "__pycache__" in name]

@@ -13,9 +13,10 @@ from safetensors.torch import save_file
 
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.feature_scale import FeatureScale
 from lazygnn.methods import read_config, resolve
 from lazygnn.run.checkpoint import CheckpointFolder
-from lazygnn.run.claim import INITIAL
+from lazygnn.run.claim import FEATURES, INITIAL
 from lazygnn.run.digests import DIGESTS
 from lazygnn.run.folder import (
     CHECKPOINTS,
@@ -206,20 +207,23 @@ def test_initial_weights_are_there_before_the_folder_is_a_run(
 ) -> None:
     written = []
     monkeypatch.setattr("lazygnn.run.folder.write_file", lambda path, _: written.append(path.name))
-    Run.create(tmp_path / "run", config, {"a": torch.ones(2)})
-    assert written == [INITIAL, CONFIG]
+    Run.create(tmp_path / "run", config, {"a": torch.ones(2)}, FeatureScale(torch.zeros(2), torch.ones(2)))
+    assert written == [INITIAL, FEATURES, CONFIG]
 
 
-@pytest.mark.parametrize("name", [CONFIG, INITIAL, WEIGHTS, RESULT, CHOSEN, INPUTS, ENVIRONMENT, REPORT, DIGESTS])
+@pytest.mark.parametrize(
+    "name", [CONFIG, INITIAL, FEATURES, WEIGHTS, RESULT, CHOSEN, INPUTS, ENVIRONMENT, REPORT, DIGESTS]
+)
 def test_a_flip_of_any_bit_of_a_file_is_found(tmp_path: Path, config: Config, name: str) -> None:
     weights = {"a": torch.randn(3, 2), "b": torch.arange(4)}
-    run = Run.create(tmp_path / "run", config, weights)
+    run = Run.create(tmp_path / "run", config, weights, FeatureScale(torch.zeros(2), torch.ones(2)))
     run.save_weights(weights)
     for save in (run.save_result, run.save_chosen, run.save_inputs, run.save_environment, run.save_report):
         save({"val": 0.5, "seed": "auto"})
     read: dict[str, Callable[[], object]] = {
         CONFIG: lambda: run.config(read_config),
         INITIAL: run.load_initial,
+        FEATURES: run.feature_scale,
         WEIGHTS: run.load_weights,
         CHOSEN: run.chosen,
         INPUTS: run.inputs,

@@ -78,11 +78,9 @@ def train(
     check_unused(path)
     with locked(path):
         # another process may have come first, so this checks again
-        run = Run.create(path, config, weights)
+        run = Run.create(path, config, weights, scale)
         try:
             check_inputs(run, graph, device)
-            if scale is not None:
-                run.save_feature_scale(scale)
             trainer = _make_trainer(run, config, graph, device)
         except BaseException:
             # nothing has been trained yet, and the folder would be refused by a second attempt

@@ -8,8 +8,9 @@ from lazygnn.files import discard, is_unfinished
 from lazygnn.run.digests import DIGESTS
 from lazygnn.run.lock import LOCK
 
-# weights that training starts from, if they are not drawn; written before the configuration
-INITIAL = "initial.safetensors"
+# what is written before the configuration: weights that training starts from, if they are not drawn, and the scale that
+# features are standardized with
+INITIAL, FEATURES = "initial.safetensors", "features.json"
 
 
 def claim_folder(base: Path) -> Path:
@@ -48,5 +49,5 @@ def make_folder(path: Path) -> None:
 
 def _is_leftover(file: Path) -> bool:
     # the record of digests is written first
-    begun = file.name == INITIAL and file.with_name(DIGESTS).exists()
+    begun = file.name in (INITIAL, FEATURES) and file.with_name(DIGESTS).exists()
     return file.name in (LOCK, DIGESTS) or begun or is_unfinished(file)

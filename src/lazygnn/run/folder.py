@@ -14,7 +14,7 @@ from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.feature_scale import FeatureScale
 from lazygnn.files import write_file
 from lazygnn.run.checkpoint import CheckpointFolder
-from lazygnn.run.claim import INITIAL, check_unused, make_folder
+from lazygnn.run.claim import FEATURES, INITIAL, check_unused, make_folder
 from lazygnn.run.digests import DIGESTS, Digests
 from lazygnn.run.log import RunLog
 from lazygnn.run.weights import pack_weights, unpack_weights
@@ -25,8 +25,6 @@ CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safeten
 CHECKPOINTS, HISTORIES, CHOSEN, REPORT = "checkpoints", "histories", "chosen.json", "report.json"
 # the graph and the threads that training was started with
 INPUTS = "inputs.json"
-# the scale that features are standardized with
-FEATURES = "features.json"
 # in a folder of several runs
 SEEDS = "seeds.json"
 ENVIRONMENT, TENSORBOARD = "environment.json", "tensorboard"
@@ -46,16 +44,20 @@ class Run:
         self._digests = Digests(path, verify=verify)
 
     @staticmethod
-    def create(path: Path, config: Config, initial: dict[str, Tensor] | None = None) -> "Run":
+    def create(
+        path: Path, config: Config, initial: dict[str, Tensor] | None = None, scale: FeatureScale | None = None
+    ) -> "Run":
         """Creates a new run folder; refuses a folder that is not empty, so that nothing is lost.
 
         Args:
             path: The folder.
             config: The configuration; the folder is a run as soon as it is written.
             initial: Weights that training starts from, if they are not drawn.
+            scale: The scale that features are standardized with, if it is not fitted.
         """
         check_unused(path)
         files = [] if initial is None else [(INITIAL, pack_weights(initial))]
+        files += [] if scale is None else [(FEATURES, _json_file(scale.record()))]
         files.append((CONFIG, _config_file(config)))
         try:
             make_folder(path)
@@ -213,7 +215,7 @@ class Run:
             return False
 
     def _write_json(self, name: str, content: dict[str, Any]) -> None:
-        self._write(name, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+        self._write(name, _json_file(content))
 
     def _write(self, name: str, content: bytes) -> None:
         # a folder that was removed is not made again without its configuration
@@ -234,6 +236,10 @@ class Run:
         if not self._digests.match(name, content):
             raise ValueError("it is not the file that lazygnn wrote")
         return weights
+
+
+def _json_file(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
 
 
 def _config_file(config: Config) -> bytes:
