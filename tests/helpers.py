@@ -92,7 +92,8 @@ def read_events(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def say(request: pytest.FixtureRequest, text: str) -> None:
     """Prints a line in the output of pytest, also for a test that passes."""
-    request.config.get_terminal_writer().line(f" {text}")
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        request.config.get_terminal_writer().line(f" {text}")
 
 
 def needs_cuda(test: Test) -> Test:

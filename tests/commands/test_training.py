@@ -20,6 +20,7 @@ from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphE
 from lazygnn.export import plain
 from lazygnn.graph import Graph
 from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.digests import DIGESTS
 from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, RESULT, WEIGHTS, Run
 from lazygnn.run.lock import LOCK, locked
@@ -254,6 +255,7 @@ def test_a_run_of_an_earlier_version_goes_on_with_its_features_as_they_are(
     stored = json.loads((tmp_path / "run" / CONFIG).read_text())
     del stored["trainer"]["standardize_features"]
     (tmp_path / "run" / CONFIG).write_text(json.dumps(stored))
+    (tmp_path / "run" / DIGESTS).unlink()
     before = commands.predict_run(tmp_path / "run", device="cpu")[0]
     result = commands.resume(tmp_path / "run", epochs=3, quiet=True)
     assert not (tmp_path / "run" / "features.json").exists()
