@@ -1,4 +1,4 @@
-.PHONY: install demo test soak lint format docs clean
+.PHONY: install demo test soak lint format docs audit clean
 PYTHON ?= python3
 BIN := .venv/bin
 
@@ -6,7 +6,9 @@ install: .venv/.installed
 
 .venv/.installed: requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --requirement requirements.lock
+	# builds of torch differ by platform and source; pip keeps an installed one, and checks the hashes of all others
+	$(BIN)/pip install --quiet --no-deps $$(grep -o '^torch==[0-9.]*' requirements.lock)
+	$(BIN)/pip install --quiet --require-hashes --requirement requirements.lock
 	$(BIN)/pip install --quiet --no-build-isolation --no-deps --editable .
 	touch $@
 
@@ -34,8 +36,14 @@ docs: .venv/.docs
 	@echo "open site/index.html through a server: $(BIN)/python -m http.server --directory site"
 
 .venv/.docs: .venv/.installed
-	$(BIN)/pip install --quiet --constraint requirements.lock --no-build-isolation --editable '.[docs]'
+	# the lock has hashes, which pip would then require of the packages of the extra, too
+	$(BIN)/pip freeze --exclude-editable > .venv/installed.txt
+	$(BIN)/pip install --quiet --constraint .venv/installed.txt --no-build-isolation --editable '.[docs]'
 	touch $@
+
+audit: install
+	test -x .venv/audit/bin/pip-audit || { $(PYTHON) -m venv .venv/audit && .venv/audit/bin/pip install --quiet pip-audit; }
+	$(BIN)/python scripts/audit.py .venv/audit/bin/pip-audit
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis dist site

@@ -90,6 +90,12 @@ def read_events(folder: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
+def say(request: pytest.FixtureRequest, text: str) -> None:
+    """Prints a line in the output of pytest, also for a test that passes."""
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        request.config.get_terminal_writer().line(f" {text}")
+
+
 def needs_cuda(test: Test) -> Test:
     """Marks a test as `gpu` and skips it without a CUDA device."""
     skipped = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

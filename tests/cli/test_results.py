@@ -94,7 +94,8 @@ def test_a_prediction_that_fails_is_one_line(
     [
         ("evaluate", "config.json", None, "is not a run folder: it has no `config.json`; give a folder that `train`"),
         ("evaluate", "config.json", b"{", "cannot read `"),
-        ("evaluate", "config.json", b"{}", "is not the configuration of a run"),
+        ("evaluate", "config.json", b"{}", "has changed since lazygnn wrote it; restore it, or take it as it is with"),
+        ("evaluate", "digests.json", b"{}", "`digests.json` was not written by lazygnn; restore `"),
         ("evaluate", "config.json", b"[]", "does not hold a JSON object"),
         ("evaluate", "best.safetensors", None, "best.safetensors`"),
         ("evaluate", "best.safetensors", b"garbage", "restore it with `lazygnn train --resume"),
@@ -124,7 +125,18 @@ def test_weights_of_another_shape_are_one_line(lazygnn: Command, broken: Path) -
     config = json.loads((broken / "config.json").read_text())
     config["model"]["hidden_channels"] = 9
     (broken / "config.json").write_text(json.dumps(config))
-    assert_one_line(lazygnn("evaluate", broken), "do not fit its configuration")
+    for command in (["evaluate"], ["predict", "--out", "p.csv"], ["embed", "--out", "p.npy"], ["export", "--out", "p"]):
+        changed = "config.json` has changed since lazygnn wrote it"
+        assert_one_line(lazygnn(command[0], broken, *command[1:]), changed)
+        assert_one_line(lazygnn(command[0], broken, *command[1:], "--no-verify"), "do not fit its configuration")
+
+
+def test_a_changed_result_is_trained_again_unless_it_is_taken_as_it_is(lazygnn: Command, broken: Path) -> None:
+    result = json.loads((broken / "result.json").read_text())
+    (broken / "result.json").write_text(json.dumps(result | {"test": 2.0}))
+    assert_one_line(lazygnn("evaluate", broken), f"restore it with `lazygnn train --resume {broken}`")
+    assert lazygnn("train", "--resume", broken, "--no-verify", "--quiet").result["test"] == 2.0
+    assert lazygnn("train", "--resume", broken, "--quiet").result["test"] == result["test"]
 
 
 def test_correct_and_smooth_changes_scores_and_predictions(lazygnn: Command, trained: Path, tmp_path: Path) -> None:

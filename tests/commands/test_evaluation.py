@@ -10,13 +10,14 @@ from torch import Tensor
 
 from lazygnn import commands
 from lazygnn.commands.evaluation import evaluate_by_metrics
+from lazygnn.commands.loading import load_run
 from lazygnn.config import Config
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS
 from lazygnn.model import Model
-from lazygnn.run.folder import Run
+from lazygnn.run.folder import HISTORIES, Run
 from lazygnn.run.saving import Saver
 from lazygnn.training import infer
 
@@ -86,7 +87,7 @@ def test_weights_of_another_model_do_not_fit(dataset: Path, tmp_path: Path, conf
     with pytest.raises(
         CheckpointError, match=r"the weights in `.*a` do not fit its configuration: .*size mismatch"
     ) as e:
-        commands.evaluate_run(tmp_path / "a", device="cpu")
+        commands.evaluate_run(tmp_path / "a", device="cpu", verify=False)
     assert "\n" not in str(e.value)
 
 
@@ -165,7 +166,7 @@ def test_correct_and_smooth_needs_classes_and_training_labels(
     commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
     np.savez(dataset, **{name: block_arrays[name] for name in ("edge_index", "x")})
     with pytest.raises(GraphError, match="`block` has no training nodes; give it labels `y` and a `train_mask`"):
-        commands.evaluate_run(tmp_path / "run", device="cpu", correct_and_smooth=change)
+        commands.evaluate_run(tmp_path / "run", device="cpu", correct_and_smooth=change, verify=False)
     np.savez(dataset, **block_arrays | {"y": block_arrays["x"][:, 0]}, task="regression")
     commands.train(configure(dataset, "mlp"), tmp_path / "numbers", quiet=True)
     with pytest.raises(ConfigError, match="has a regression task, but Correct and Smooth needs classes; leave it out"):
@@ -207,3 +208,31 @@ def test_what_was_learned_in_one_country_is_scored_in_another(tmp_path: Path, co
 def test_a_report_is_about_the_graph_of_the_run_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="`--report` is about the graph of the run; omit `--report` or `--graph`"):
         evaluate_by_metrics(tmp_path / "run", report=True, graph_file=tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize("method", ["lazygnn", "lazygnn-deep"])
+def test_rows_of_inference_on_disk_leave_no_file(
+    dataset: Path, tmp_path: Path, configure: Configure, method: str
+) -> None:
+    result = commands.train(configure(dataset, method, eval_storage="disk"), tmp_path / "run", quiet=True)
+    before = sorted(tmp_path.rglob("*"))
+    assert commands.evaluate_run(tmp_path / "run", device="cpu")["test"] == result["test"]
+    commands.predict_run(tmp_path / "run", device="cpu")
+    assert sorted(tmp_path.rglob("*")) == before
+    assert not list(tmp_path.rglob("*.rows"))
+    assert not (tmp_path / "run" / HISTORIES).exists()
+
+
+def test_a_graph_that_has_changed_is_refused(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
+) -> None:
+    result = commands.train(configure(dataset, "mlp", epochs=20, lr=0.05), tmp_path / "run", quiet=True)
+    np.savez(dataset, **block_arrays | {"x": block_arrays["x"][::-1]})
+    message = r"graph `block` has other content than when run `.*run` was started; restore it, give its folder with"
+    for use in (commands.evaluate_run, commands.predict_run, load_run):
+        with pytest.raises(CheckpointError, match=message):
+            use(tmp_path / "run", device="cpu")
+        use(tmp_path / "run", device="cpu", verify=False)
+    # given by name, it is another graph on purpose
+    other = commands.evaluate_run(tmp_path / "run", device="cpu", graph_file=dataset)
+    assert other["test"] != result["test"]

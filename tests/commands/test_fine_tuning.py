@@ -10,7 +10,8 @@ from lazygnn import commands
 from lazygnn.config import Config
 from lazygnn.errors import ConfigError
 from lazygnn.methods import read_config
-from lazygnn.run.folder import CHECKPOINTS, INITIAL, RESULT, WEIGHTS, Run
+from lazygnn.run.claim import INITIAL
+from lazygnn.run.folder import CHECKPOINTS, RESULT, WEIGHTS, Run
 
 Configure = Callable[..., Config]
 

@@ -1,5 +1,6 @@
 import errno
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from lazygnn.graph import Graph
 from lazygnn.methods import read_config
 from lazygnn.partitioning.choice import engine_version
 from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.digests import DIGESTS
 from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, RESULT, WEIGHTS, Run
 from lazygnn.run.lock import LOCK, locked
@@ -103,7 +105,7 @@ def test_the_best_weights_of_a_diverging_run_are_kept(
 ) -> None:
     monkeypatch.setattr("lazygnn.training.trainer.learning_rate", lambda _, epoch: 0.01 if epoch < 4 else 1e30)
     config = configure(dataset, "mlp", epochs=20, checkpoint_every=1)
-    with pytest.raises(DivergenceError, match=r"; the best weights, of epoch \d+, are kept$"):
+    with pytest.raises(DivergenceError, match=r"; the best weights, of epoch \d+, are kept: `lazygnn evaluate .*run`$"):
         commands.train(config, tmp_path / "run", quiet=True)
     result = commands.evaluate_run(tmp_path / "run", device="cpu")
     best = max(line["scores"]["val"] for line in Run.open(tmp_path / "run").log.read())
@@ -111,6 +113,53 @@ def test_the_best_weights_of_a_diverging_run_are_kept(
     checkpoint = CheckpointFolder(tmp_path / "run" / CHECKPOINTS).load_latest()
     assert checkpoint is not None
     assert all(value.isfinite().all() for name, value in checkpoint.tensors.items() if name.startswith("model."))
+
+
+@pytest.mark.parametrize(
+    ("method", "task"), [("mlp", {}), ("lazygnn", {}), ("appnp", {"task": "regression"}), ("lazygnn-deep", {})]
+)
+def test_weights_that_are_not_finite_are_never_called_best(
+    dataset: Path, tmp_path: Path, block_arrays: Arrays, configure: Configure, method: str, task: Arrays
+) -> None:
+    np.savez(dataset, **block_arrays | ({"y": block_arrays["x"][:, :1]} | task if task else {}))
+    config = configure(dataset, method, lr=1e38, epochs=1, checkpoint_every=1)
+    with pytest.raises(DivergenceError, match=r"lower `lr` or set `clip_norm`"):
+        commands.train(config, tmp_path / "run", quiet=True)
+    run = Run.open(tmp_path / "run")
+    assert not (run.path / WEIGHTS).exists()
+    assert run.result() == {}
+    with pytest.raises(CheckpointError, match="has no weights yet"):
+        run.load_weights()
+    for file in run.path.rglob("*.json*"):
+        json.loads(file.read_text() or "{}", parse_constant=pytest.fail)
+
+
+def test_any_failure_keeps_the_best_weights_until_the_run_goes_on(
+    dataset: Path,
+    tmp_path: Path,
+    configure: Configure,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = configure(dataset, "mlp", epochs=6)
+    straight = commands.train(config, tmp_path / "straight", quiet=True)
+
+    def fail(log: RunLog, report: EpochReport) -> None:
+        if report.epoch == 4:
+            raise MemoryError
+        append(log, report)
+
+    append = RunLog.append
+    with monkeypatch.context() as patch:
+        patch.setattr(RunLog, "append", fail)
+        with pytest.raises(MemoryError):
+            commands.train(config, tmp_path / "run", quiet=True)
+    assert re.search(r"the best weights, of epoch \d, are kept: `lazygnn evaluate .*run`", caplog.text)
+    kept = commands.evaluate_run(tmp_path / "run", device="cpu")
+    assert kept["val"] == max(line["scores"]["val"] for line in Run.open(tmp_path / "straight").log.read()[:4])
+    resumed = commands.resume(tmp_path / "run", quiet=True)
+    assert (resumed["val"], resumed["test"]) == (straight["val"], straight["test"])
+    assert (tmp_path / "run" / WEIGHTS).read_bytes() == (tmp_path / "straight" / WEIGHTS).read_bytes()
 
 
 def test_nearly_constant_predictions_are_a_warning(
@@ -208,6 +257,7 @@ def test_a_run_of_an_earlier_version_goes_on_with_its_features_as_they_are(
     stored = json.loads((tmp_path / "run" / CONFIG).read_text())
     del stored["trainer"]["standardize_features"]
     (tmp_path / "run" / CONFIG).write_text(json.dumps(stored))
+    (tmp_path / "run" / DIGESTS).unlink()
     before = commands.predict_run(tmp_path / "run", device="cpu")[0]
     result = commands.resume(tmp_path / "run", epochs=3, quiet=True)
     assert not (tmp_path / "run" / "features.json").exists()

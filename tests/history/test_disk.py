@@ -97,7 +97,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         open_disk(tmp_path / "file" / "folder")
 
 
-def test_rows_are_allocated_in_a_file_if_there_is_a_folder(tmp_path: Path) -> None:
+def test_rows_are_allocated_in_a_file_that_has_no_name_any_more(tmp_path: Path) -> None:
     assert on_disk(None, "rows") is None
     allocate = on_disk(tmp_path, "scratch")
     assert allocate is not None
@@ -105,8 +105,17 @@ def test_rows_are_allocated_in_a_file_if_there_is_a_folder(tmp_path: Path) -> No
     rows = allocate((3, 2), torch.float64)
     assert (rows.shape, rows.dtype, float(rows.abs().max())) == ((3, 2), torch.float64, 0)
     rows[1] = 7
-    kept = torch.frombuffer(bytearray((tmp_path / "scratch.rows").read_bytes()), dtype=torch.float64)
-    assert kept.tolist() == [0, 0, 7, 7, 0, 0]
+    mapped = [line for line in Path("/proc/self/maps").read_text().splitlines() if f"{tmp_path}/scratch-" in line]
+    assert len(mapped) == 1
+    assert mapped[0].endswith(".rows (deleted)")
     # allocated again, the rows are new ones
     allocate((3, 2), torch.float64)[0] = 1
     assert rows.tolist() == [[0, 0], [7, 7], [0, 0]]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_was_made_for_rows_is_removed(tmp_path: Path) -> None:
+    allocate = on_disk(tmp_path / "deep" / "folder", "scratch")
+    assert allocate is not None
+    allocate((3, 2), torch.float32)[0] = 1
+    assert list((tmp_path / "deep").iterdir()) == []

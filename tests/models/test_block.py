@@ -225,13 +225,26 @@ def test_inference_runs_in_blocks_of_rows_and_columns(
     block.norm.register_forward_hook(lambda _module, inputs, _out: seen.append(len(inputs[0])))
     solved: list[int] = []
     monkeypatch.setattr("lazygnn.propagation.base.solve", listed(solved))
+    files: dict[str, int] = {}
+    monkeypatch.setattr("lazygnn.history.disk.map_files", counted(files))
     out = block.infer(h.clone(), graph.adj, scratch=tmp_path if on_disk else None)
     torch.testing.assert_close(out, expected, rtol=0, atol=1e-10)
     assert max(seen) == rows
     assert max(solved) == columns
     # the input of the views, the near view and one file for each far view
-    files = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
-    assert files == ({f"block-{index}.rows": N * K * 8 for index in range(2 + len(BANK))} if on_disk else {})
+    assert files == ({f"block-{index}": N * K for index in range(2 + len(BANK))} if on_disk else {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def counted(files: dict[str, int]) -> Any:
+    from lazygnn.history.disk import map_files
+
+    def call(layout: Any, folder: Path, name: str) -> Any:
+        parts = map_files(layout, folder, name)
+        files[name.rpartition("-")[0]] = parts["rows"].numel()
+        return parts
+
+    return call
 
 
 def listed(widths: list[int]) -> Any:

@@ -8,7 +8,7 @@ from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory
 from lazygnn.history.warmstart import WarmStart
-from lazygnn.propagation import Drift, LazyPropagation, Mix
+from lazygnn.propagation import Drift, LazyPropagation, Mix, named_diagnostics
 from tests.helpers import exact_solution, open_float64, random_graph, random_rows
 
 N, C, ALPHA = 40, 3, 0.1
@@ -91,3 +91,19 @@ def test_the_high_pass_is_compared_with_its_own_solution(graph: Graph) -> None:
 
 def rows_are_not_needed() -> Tensor:
     raise AssertionError("the history stores its inputs")
+
+
+def test_a_gradient_that_was_observed_survives_a_checkpoint(graph: Graph) -> None:
+    prop, batch = lazy(Drift()), Batch.full(graph, 2)
+    prop(rows(0).requires_grad_(), batch).backward(rows(1))
+    (diagnostics,) = named_diagnostics(torch.nn.Sequential(prop)).values()
+    state = {name: value.clone() for name, value in diagnostics.state_dict().items()}
+    expected = prop.diagnose(graph.adj, lambda: rows(0))
+    assert "gradient_cosine" in expected
+    # each gradient is reported once
+    assert diagnostics.state_dict() == {}
+    assert "gradient_cosine" not in prop.diagnose(graph.adj, lambda: rows(0))
+    diagnostics.load_state_dict(state)
+    assert prop.diagnose(graph.adj, lambda: rows(0)) == expected
+    diagnostics.load_state_dict({})
+    assert "gradient_cosine" not in prop.diagnose(graph.adj, lambda: rows(0))

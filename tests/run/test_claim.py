@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from lazygnn.errors import ConfigError
-from lazygnn.run.claim import check_unused, claim_folder, make_folder
+from lazygnn.run.claim import FEATURES, INITIAL, check_unused, claim_folder, make_folder
+from lazygnn.run.digests import DIGESTS
 from lazygnn.run.lock import LOCK
 from tests.processes import context
 
@@ -38,14 +39,14 @@ def test_what_a_killed_start_has_left_does_not_count(tmp_path: Path) -> None:
     path = tmp_path / "run"
     check_unused(path)
     make_folder(path)
-    for name in (LOCK, PART):
+    for name in (LOCK, PART, DIGESTS, INITIAL, FEATURES):
         (path / name).touch()
     check_unused(path)
     make_folder(path)
     assert [file.name for file in path.iterdir()] == [LOCK]
 
 
-@pytest.mark.parametrize("name", ["config.json", "notes", PART[1:], f"{PART}.txt"])
+@pytest.mark.parametrize("name", ["config.json", INITIAL, FEATURES, "notes", PART[1:], f"{PART}.txt"])
 def test_other_files_are_not_lost(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
     with pytest.raises(ConfigError, match=rf"`{tmp_path}` exists and is not empty; go away"):

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,23 @@ from safetensors.torch import save_file
 
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.feature_scale import FeatureScale
 from lazygnn.methods import read_config, resolve
 from lazygnn.run.checkpoint import CheckpointFolder
-from lazygnn.run.folder import CHECKPOINTS, CHOSEN, CONFIG, INITIAL, LOG, RESULT, WEIGHTS, Run
+from lazygnn.run.claim import FEATURES, INITIAL
+from lazygnn.run.digests import DIGESTS
+from lazygnn.run.folder import (
+    CHECKPOINTS,
+    CHOSEN,
+    CONFIG,
+    ENVIRONMENT,
+    INPUTS,
+    LOG,
+    REPORT,
+    RESULT,
+    WEIGHTS,
+    Run,
+)
 from lazygnn.training import EpochReport
 
 
@@ -54,7 +69,7 @@ def test_files_have_the_permissions_of_the_umask(config: Config, tmp_path: Path)
     finally:
         os.umask(before)
     written = {path.name: stat.S_IMODE(path.stat().st_mode) for path in run.path.iterdir()}
-    assert written == dict.fromkeys((CONFIG, CHOSEN, LOG, WEIGHTS, RESULT), 0o640)
+    assert written == dict.fromkeys((CONFIG, CHOSEN, DIGESTS, LOG, WEIGHTS, RESULT), 0o640)
 
 
 def test_the_result_is_empty_until_training_ends(run: Run) -> None:
@@ -97,13 +112,13 @@ def test_a_folder_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
 def test_a_corrupt_configuration_is_a_checkpoint_error(run: Run, content: bytes, message: str) -> None:
     (run.path / CONFIG).write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
-        Run.open(run.path).config(read_config)
+        Run.open(run.path, verify=False).config(read_config)
 
 
 def test_a_configuration_with_an_unknown_name_is_a_checkpoint_error(run: Run, config: Config) -> None:
     (run.path / CONFIG).write_text(json.dumps(config.model_dump() | {"color": "red"}))
     with pytest.raises(CheckpointError, match=r"is not the configuration of a run: option `color` is 'red'"):
-        run.config(read_config)
+        Run.open(run.path, verify=False).config(read_config)
 
 
 def test_a_run_without_weights_has_not_ended(run: Run) -> None:
@@ -150,7 +165,7 @@ def test_a_write_that_fails_leaves_the_earlier_file(run: Run, monkeypatch: pytes
         run.save_result({"val": 0.25})
     assert run.load_weights()["a"].tolist() == [1.0, 1.0]
     assert run.result() == {"val": 0.5}
-    assert sorted(path.name for path in run.path.iterdir()) == [WEIGHTS, CONFIG, RESULT]
+    assert sorted(path.name for path in run.path.iterdir()) == [WEIGHTS, CONFIG, DIGESTS, RESULT]
 
 
 def test_a_run_folder_that_cannot_be_written_is_refused(
@@ -192,29 +207,76 @@ def test_initial_weights_are_there_before_the_folder_is_a_run(
 ) -> None:
     written = []
     monkeypatch.setattr("lazygnn.run.folder.write_file", lambda path, _: written.append(path.name))
-    Run.create(tmp_path / "run", config, {"a": torch.ones(2)})
-    assert written == [INITIAL, CONFIG]
+    Run.create(tmp_path / "run", config, {"a": torch.ones(2)}, FeatureScale(torch.zeros(2), torch.ones(2)))
+    assert written == [INITIAL, FEATURES, CONFIG]
 
 
-def test_a_flip_of_any_bit_of_the_weights_is_found(run: Run) -> None:
+@pytest.mark.parametrize(
+    "name", [CONFIG, INITIAL, FEATURES, WEIGHTS, RESULT, CHOSEN, INPUTS, ENVIRONMENT, REPORT, DIGESTS]
+)
+def test_a_flip_of_any_bit_of_a_file_is_found(tmp_path: Path, config: Config, name: str) -> None:
     weights = {"a": torch.randn(3, 2), "b": torch.arange(4)}
+    run = Run.create(tmp_path / "run", config, weights, FeatureScale(torch.zeros(2), torch.ones(2)))
     run.save_weights(weights)
-    run.save_result({"val": 0.5})
-    content, draw, found = (run.path / WEIGHTS).read_bytes(), random.Random(0), 0
-    for position in range(len(content)):
+    for save in (run.save_result, run.save_chosen, run.save_inputs, run.save_environment, run.save_report):
+        save({"val": 0.5, "seed": "auto"})
+    read: dict[str, Callable[[], object]] = {
+        CONFIG: lambda: run.config(read_config),
+        INITIAL: run.load_initial,
+        FEATURES: run.feature_scale,
+        WEIGHTS: run.load_weights,
+        CHOSEN: run.chosen,
+        INPUTS: run.inputs,
+        ENVIRONMENT: run.environment,
+        REPORT: run.report,
+    }
+    content, draw = (run.path / name).read_bytes(), random.Random(0)
+    for position in range(0, len(content), 1 if len(content) < 200 else 11):
         flipped = bytearray(content)
         flipped[position] ^= 1 << draw.randrange(8)
-        (run.path / WEIGHTS).write_bytes(flipped)
-        try:
-            loaded = run.load_weights()
-            # the name of the digest, or a space, may change without an effect
-            assert all(torch.equal(loaded[name], value) for name, value in weights.items())
-            assert loaded.keys() == weights.keys()
-        except CheckpointError:
-            found += 1
-    assert found > 0.9 * len(content)
+        (run.path / name).write_bytes(flipped)
+        with pytest.raises(CheckpointError):
+            read.get(name, run.result)()
+    (run.path / name).write_bytes(content)
+    read.get(name, run.result)()
+
+
+def test_a_changed_file_is_taken_as_it_is_on_request(run: Run) -> None:
+    run.save_weights({"a": torch.ones(2)})
+    run.save_result({"val": 0.5})
+    (run.path / RESULT).write_text('{"val": 0.75}')
+    message = (
+        r"`.*result.json` has changed since lazygnn wrote it; restore it with `lazygnn train --resume .*run`, "
+        r"or take it as it is with `--no-verify` or without `digests.json`"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        run.result()
+    assert not run.has_ended()
+    assert Run.open(run.path, verify=False).result() == {"val": 0.75}
+    (run.path / DIGESTS).unlink()
+    assert run.result() == {"val": 0.75}
+
+
+def test_the_weights_of_another_run_are_refused(run: Run, config: Config, tmp_path: Path) -> None:
+    other = Run.create(tmp_path / "other", config)
+    for each, value in ((run, 1.0), (other, 2.0)):
+        each.save_weights({"a": torch.full((2,), value)})
+        each.save_result({"val": 0.5})
+    (other.path / WEIGHTS).replace(run.path / WEIGHTS)
+    with pytest.raises(CheckpointError, match="it is not the file that lazygnn wrote; restore it with `lazygnn train"):
+        run.load_weights()
+
+
+def test_kept_weights_of_a_failed_training_are_told_of(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    run.save_weights({"a": torch.ones(2)})
+    assert run.load_weights()["a"].tolist() == [1.0, 1.0]
+    assert "has not ended; using the best weights that it has kept" in caplog.text
+    run.remove_weights()
+    with pytest.raises(CheckpointError, match="has no weights yet"):
+        run.load_weights()
 
 
 def test_weights_of_earlier_versions_have_no_digest(run: Run) -> None:
     save_file({"a": torch.ones(2)}, run.path / WEIGHTS)
+    run.save_result({"val": 0.5})
     assert run.load_weights()["a"].tolist() == [1.0, 1.0]

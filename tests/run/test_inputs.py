@@ -1,6 +1,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -10,7 +11,7 @@ from lazygnn.graph import Graph
 from lazygnn.methods import resolve
 from lazygnn.run import inputs
 from lazygnn.run.folder import INPUTS, Run
-from lazygnn.run.inputs import check_inputs, check_parts, fingerprint
+from lazygnn.run.inputs import check_inputs, check_parts, check_same_graph, fingerprint
 
 CPU = torch.device("cpu")
 
@@ -42,6 +43,16 @@ def test_one_changed_number_is_another_graph(block_graph: Graph, run: Run, field
     message = r"graph `block` has other content than when run `.*run` was started; restore it, give its folder with"
     with pytest.raises(CheckpointError, match=message):
         check_inputs(run, changed(block_graph, field), CPU)
+
+
+def test_changed_names_are_another_graph(block_graph: Graph, run: Run) -> None:
+    named = replace(block_graph, class_names=("a", "b", "c"), node_ids=np.array([f"n{node}" for node in range(60)]))
+    check_inputs(run, named, CPU)
+    check_same_graph(run, named)
+    for other in (replace(named, class_names=("a", "c", "b")), replace(named, node_ids=named.node_ids[::-1])):  # type: ignore[index]
+        with pytest.raises(CheckpointError, match="give another graph with `--graph`, or take it as it is with `--no"):
+            check_same_graph(run, other)
+        check_same_graph(Run.open(run.path, verify=False), other)
 
 
 def test_another_number_of_threads_is_a_warning(

@@ -18,7 +18,7 @@ from sklearn.metrics import (
 )
 from torch import Tensor
 
-from lazygnn.errors import ConfigError, GraphError
+from lazygnn.errors import ConfigError, DivergenceError, GraphError
 from lazygnn.task import ERRORS, METRICS, Task
 from lazygnn.training.metrics import find_metric, gain, predict_class, predict_labels, score
 from tests.helpers import needs_cuda, random_rows
@@ -369,3 +369,9 @@ def test_a_lower_error_is_a_gain_and_so_is_a_higher_score() -> None:
     assert all(gain(name, 1.0) > gain(name, 2.0) for name in ("mae", "rmse"))
     scores = {name for names in METRICS.values() for name in names} - {"mae", "rmse"}
     assert all(gain(name, 2.0) > gain(name, 1.0) for name in scores)
+
+
+def test_a_score_that_is_not_finite_is_a_divergence() -> None:
+    y = torch.zeros(2, 1, dtype=torch.float64)
+    with pytest.raises(DivergenceError, match=r"the score of split `val` is inf: outputs are too large; lower `lr` or"):
+        score(find_metric("rmse", NUMBERS)[1], y + 1e200, y, {"val": torch.ones(2, dtype=torch.bool)})

@@ -81,7 +81,8 @@ def common(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     no_verify: Annotated[
-        bool, typer.Option(NO_VERIFY, callback=_skip_checksums, help="Skip the checksums of graphs on disk.")
+        bool,
+        typer.Option(NO_VERIFY, callback=_skip_checksums, help="Take graphs and runs as they are."),
     ] = False,
 ) -> None:
     """Trains graph neural networks with long reach on large graphs, by lazy propagation."""

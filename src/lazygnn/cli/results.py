@@ -18,6 +18,7 @@ from lazygnn.cli.arguments import (
     ScalingOption,
     SmoothAlphaOption,
     read_correct_and_smooth,
+    verifies,
 )
 from lazygnn.commands.embedding import write_embeddings
 from lazygnn.commands.evaluation import evaluate_by_metrics
@@ -47,7 +48,7 @@ def evaluate(
     change = read_correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
-    place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph}
+    place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph, "verify": verifies()}
     for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change, report=report):
         typer.echo(json.dumps(result))
     if report:
@@ -79,7 +80,7 @@ def predict(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
     new: dict[str, Any] = {"nodes": nodes, "edges": edges, "drop_unknown": drop_unknown}
-    place: dict[str, Any] = {"device": device, "root": root}
+    place: dict[str, Any] = {"device": device, "root": root, "verify": verifies()}
     columns: dict[str, Any] = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
     change_of: dict[str, Any] = {"correct_and_smooth": change, "calibrated": calibrated}
     count = write_predictions(run, out, graph, **new, **place, **columns, **change_of)
@@ -94,7 +95,7 @@ def embed(
     device: DeviceOption = "auto",
 ) -> None:
     """Writes the embedding of every node: the values that the last layer reads."""
-    count, width = write_embeddings(run, out, graph, device=device, root=root)
+    count, width = write_embeddings(run, out, graph, device=device, root=root, verify=verifies())
     say(f"wrote {count} embeddings with {width} channels to {out}")
 
 
@@ -104,7 +105,7 @@ def export(
     root: RunRootOption = None,
 ) -> None:
     """Writes the weights and a file of plain PyTorch that predicts with them, without this package."""
-    export_run(run, out, root=root)
+    export_run(run, out, root=root, verify=verifies())
     say(f"wrote {out}; use it with `python {out / CODE} graph.npz predictions.npy`")
 
 

@@ -8,7 +8,7 @@ import typer
 
 from lazygnn import commands
 from lazygnn.cli.app import say
-from lazygnn.cli.arguments import RootOption
+from lazygnn.cli.arguments import RootOption, verifies
 from lazygnn.config import parse_assignments, read_options
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, check_number
@@ -37,23 +37,24 @@ def train(
         say(f"seed {result['seed']}: {describe_scores(result)}", quiet=quiet)
 
     if resume is not None:
+        place: dict[str, Any] = {"device": device, "root": root, "verify": verifies()}
         longer = parse_assignments(set_ or [])
         others = (method, dataset, config, out, seed, seeds, init_from, logger)
         if longer.keys() - {"epochs"} or any(given is not None for given in others):
             raise ConfigError(
                 "`--resume` uses the configuration of the run; it can only be combined with `--root`, `--device`, "
-                "`--quiet` and `--set epochs=...`"
+                "`--quiet`, `--no-verify` and `--set epochs=...`"
             )
         if SeedRuns.is_at(resume) and longer:
             raise ConfigError(f"`{resume}` holds several runs; extend one of them, such as `{resume}/seed-0`")
         if SeedRuns.is_at(resume):
-            found = commands.resume_seeds(resume, device=device, root=root, quiet=quiet, tell=tell)
+            found = commands.resume_seeds(resume, **place, quiet=quiet, tell=tell)
             say(describe_summary(found), quiet=quiet)
         else:
             epochs = longer.get("epochs")
             if longer:
                 check_number("epochs", epochs, whole=True)
-            found = commands.resume(resume, epochs=epochs, device=device, root=root, quiet=quiet)
+            found = commands.resume(resume, epochs=epochs, **place, quiet=quiet)
         typer.echo(json.dumps(found))
         return
     if init_from is None and (method is None or dataset is None):
@@ -62,7 +63,7 @@ def train(
         )
     values = ({} if config is None else read_options(config)) | parse_assignments(set_ or [])
     values |= {} if logger is None else {"logger": logger}
-    place: dict[str, Any] = {"seed": seed or 0, "device": "auto" if device is None else device, "root": root}
+    place = {"seed": seed or 0, "device": "auto" if device is None else device, "root": root}
     if init_from is not None:
         if seeds is not None:
             raise ConfigError("`--init-from` starts all seeds from the same weights; omit `--seeds`")

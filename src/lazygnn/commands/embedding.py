@@ -19,6 +19,7 @@ def write_embeddings(
     *,
     device: str = "auto",
     root: str | None = None,
+    verify: bool = True,
 ) -> tuple[int, int]:
     """Writes the embeddings of a run and returns their number and width.
 
@@ -28,10 +29,11 @@ def write_embeddings(
         graph_file: Another graph with the same features.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
     """
     path, out, graph_file = as_path(path, "path"), as_path(out, "out"), as_optional_path(graph_file, "graph_file")
     check_format(out, others=(".npy",))
-    run = load_run(path, device=device, root=root)
+    run = load_run(path, device=device, root=root, verify=verify)
     graph = run.graph if graph_file is None else load_graph(graph_file, root)
     values = run.embed(None if graph_file is None else graph).cpu().float().numpy()
     if out.suffix != ".npy":

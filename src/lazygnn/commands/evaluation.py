@@ -17,6 +17,7 @@ from lazygnn.methods import read_config
 from lazygnn.ops import choose_device
 from lazygnn.reports import make_report
 from lazygnn.run.folder import Run
+from lazygnn.run.inputs import check_same_graph
 from lazygnn.training import infer
 from lazygnn.training.metrics import find_metric, score
 
@@ -29,6 +30,7 @@ def evaluate_run(
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
     graph_file: Path | str | None = None,
+    verify: bool = True,
 ) -> dict[str, Any]:
     """Evaluates the best weights of a run on its own data set or another graph, exactly and without histories.
 
@@ -39,6 +41,7 @@ def evaluate_run(
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions before they are scored.
         graph_file: Another graph with the same features and classes.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
         The result, as `train` returns it; the values of `correct_and_smooth` follow if that is given. With another
@@ -51,6 +54,7 @@ def evaluate_run(
         root=root,
         correct_and_smooth=correct_and_smooth,
         graph_file=graph_file,
+        verify=verify,
     )
     return result
 
@@ -64,6 +68,7 @@ def evaluate_by_metrics(
     correct_and_smooth: CorrectAndSmooth | None = None,
     graph_file: Path | str | None = None,
     report: bool = False,
+    verify: bool = True,
 ) -> list[dict[str, Any]]:
     """Evaluates the best weights of a run by several metrics; the outputs are computed once.
 
@@ -75,6 +80,7 @@ def evaluate_by_metrics(
         correct_and_smooth: Changes the predictions before they are scored.
         graph_file: Another graph with the same features and classes.
         report: Whether to write `report.json` into the run folder: classes, calibration, and where the run errs.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
         A result for every metric, as `train` returns it.
@@ -82,13 +88,15 @@ def evaluate_by_metrics(
     path, graph_file = as_path(path, "path"), as_optional_path(graph_file, "graph_file")
     if report and graph_file is not None:
         raise ConfigError("`--report` is about the graph of the run; omit `--report` or `--graph`")
-    run = Run.open(path)
+    run = Run.open(path, verify=verify)
     config, weights = run.config(read_config), run.load_weights()
     chosen = choose_device(device)
     with without_warnings():
         graph = reload_graph(config, root)
     elsewhere = {}
-    if graph_file is not None:
+    if graph_file is None:
+        check_same_graph(run, graph)
+    else:
         other = load_graph(graph_file, root)
         check_labels(other, graph)
         graph, elsewhere = fitting(other, graph), {"graph": str(graph_file)}

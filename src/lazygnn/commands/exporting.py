@@ -22,13 +22,14 @@ WEIGHTS, DESCRIPTION, CODE = "weights.safetensors", "model.json", "model.py"
 EXPORTED = ("mlp", "appnp", "appnp-gas", "lazygnn", "lazygnn-paper", "lazygnn-deep", "gcn", "gcn-gas", "graphsage")
 
 
-def export_run(path: Path | str, out: Path | str, *, root: str | None = None) -> dict[str, Any]:
+def export_run(path: Path | str, out: Path | str, *, root: str | None = None, verify: bool = True) -> dict[str, Any]:
     """Writes the best weights of a run, with a file of plain PyTorch that predicts with them.
 
     Args:
         path: The run folder.
         out: A new folder for `weights.safetensors`, `model.json` and `model.py`.
         root: Another folder of data files.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
         The description in `model.json`.
@@ -36,7 +37,7 @@ def export_run(path: Path | str, out: Path | str, *, root: str | None = None) ->
     path, out = as_path(path, "path"), as_path(out, "out")
     if out.exists():
         raise ConfigError(f"`{out}` exists; choose another `--out` or remove it")
-    run = load_run(path, device="cpu", root=root)
+    run = load_run(path, device="cpu", root=root, verify=verify)
     if run.config.method not in EXPORTED:
         raise ConfigError(f"`{run.config.method}` cannot be exported; methods that can: {', '.join(EXPORTED)}")
     description = describe_model(run)

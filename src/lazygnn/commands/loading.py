@@ -17,6 +17,7 @@ from lazygnn.methods import place_graph, read_config
 from lazygnn.model import Model
 from lazygnn.ops import choose_device
 from lazygnn.run.folder import Run
+from lazygnn.run.inputs import check_same_graph
 from lazygnn.run.predictions import prediction_table
 from lazygnn.training import infer
 
@@ -66,13 +67,14 @@ class LoadedRun:
         return place_graph(self.config, graph, self.device, self.feature_scale)
 
 
-def load_run(path: Path | str, *, device: str = "auto", root: str | None = None) -> LoadedRun:
+def load_run(path: Path | str, *, device: str = "auto", root: str | None = None, verify: bool = True) -> LoadedRun:
     """Loads a run that `lazygnn train` wrote.
 
     Args:
         path: The run folder.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        verify: Whether files of the run, or a graph, that have changed since they were written are refused.
 
     Examples:
         >>> from pathlib import Path
@@ -85,10 +87,11 @@ def load_run(path: Path | str, *, device: str = "auto", root: str | None = None)
         >>> loaded.graph.num_nodes, loaded.config.trainer.epochs
         (300, 2)
     """
-    run = Run.open(as_path(path, "path"))
+    run = Run.open(as_path(path, "path"), verify=verify)
     config, weights, chosen = run.config(read_config), run.load_weights(), choose_device(device)
     with without_warnings():
         graph = reload_graph(config, root)
+    check_same_graph(run, graph, "pass another graph to `predict`")
     model, _ = restore_model(run, weights, graph, chosen)
     return LoadedRun(run.path, config, model, graph, chosen, run.feature_scale())
 

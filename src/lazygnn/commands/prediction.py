@@ -16,6 +16,7 @@ from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import read_config
 from lazygnn.ops import choose_device
 from lazygnn.run.folder import Run
+from lazygnn.run.inputs import check_same_graph
 from lazygnn.run.predictions import check_format, labeled_nodes, prediction_table, with_known, write_table
 from lazygnn.training import infer
 
@@ -30,6 +31,7 @@ def predict_run(
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
+    verify: bool = True,
 ) -> tuple[Tensor, Graph, Graph]:
     """Computes the outputs of a run for every node of its own graph, of a new one, or of new rows of its tables.
 
@@ -42,16 +44,19 @@ def predict_run(
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
         The outputs, their graph, and the graph of training, which defines the task and the names of the classes.
     """
     path, graph_file = as_path(path, "path"), as_optional_path(graph_file, "graph_file")
     nodes, edges = as_optional_path(nodes, "nodes"), as_optional_path(edges, "edges")
-    run = Run.open(path)
+    run = Run.open(path, verify=verify)
     config, weights = run.config(read_config), run.load_weights()
     with without_warnings():
         trained_on = reload_graph(config, root)
+    if graph_file is None:
+        check_same_graph(run, trained_on)
     if nodes is None and edges is not None:
         raise ConfigError("`--edges` are edges of new nodes; give these with `--nodes`")
     if drop_unknown and edges is None:
@@ -95,6 +100,7 @@ def write_predictions(
     probabilities: bool = False,
     known: bool = False,
     unlabeled: bool = False,
+    verify: bool = True,
 ) -> int:
     """Writes the predictions of a run to a CSV or Parquet file and returns their number.
 
@@ -112,10 +118,11 @@ def write_predictions(
         probabilities: Whether to add a column for the probability of each class.
         known: Whether to add columns with the split and the label of every node.
         unlabeled: Whether to write nodes without a label alone.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
     """
     path, out = as_path(path, "path"), as_path(out, "out")
     check_format(out)
-    temperature = read_temperature(Run.open(path), correct_and_smooth) if calibrated else 1.0
+    temperature = read_temperature(Run.open(path, verify=verify), correct_and_smooth) if calibrated else 1.0
     logits, graph, trained_on = predict_run(
         path,
         graph_file,
@@ -125,6 +132,7 @@ def write_predictions(
         device=device,
         root=root,
         correct_and_smooth=correct_and_smooth,
+        verify=verify,
     )
     names = trained_on.class_names
     table = prediction_table(logits / temperature, graph, trained_on.task, names, probabilities=probabilities)

@@ -69,6 +69,7 @@ def resume_seeds(
     device: str | None = None,
     root: str | None = None,
     quiet: bool = False,
+    verify: bool = True,
     tell: Tell = lambda _: None,
 ) -> dict[str, Any]:
     """Trains the seeds that have not ended; those that have ended are left unchanged.
@@ -78,12 +79,13 @@ def resume_seeds(
         device: Another device than the runs were started on.
         root: Another folder of data files.
         quiet: Shows no progress.
+        verify: Whether files of the runs, or a graph, that have changed since they were written are refused.
         tell: Called with the result of every seed.
     """
     path = as_path(path, "path")
     if not SeedRuns.is_at(path):
         raise CheckpointError(f"`{path}` has no `{SEEDS}`; give a folder that `train --seeds` wrote")
-    seeds = SeedRuns(path)
+    seeds = SeedRuns(path, verify=verify)
     config = seeds.config(seeds.seeds()[0], read_config)
     with locked(path):
         return _train_rest(seeds, lambda: reload_graph(config, root), device=device, root=root, quiet=quiet, tell=tell)
@@ -109,7 +111,7 @@ def _train_rest(
             elif run.has_ended():
                 result = run.result()
             else:
-                result = resume(run.path, device=device, root=root, quiet=quiet)
+                result = resume(run.path, device=device, root=root, quiet=quiet, verify=seeds.verify)
         except Interrupted as stop:
             raise Interrupted(stop.signum, seeds.path) from None
         results.append(result)

@@ -4,7 +4,7 @@ import logging
 import shutil
 import statistics
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, HISTORIES, TENSORBOA
 from lazygnn.run.inputs import check_inputs, check_parts
 from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
-from lazygnn.run.saving import Saver
+from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.run.tensorboard import TensorBoardLog, require_tensorboard
 from lazygnn.run.trend import still_rising
 from lazygnn.training import EpochReport, Trainer, infer
@@ -78,11 +78,9 @@ def train(
     check_unused(path)
     with locked(path):
         # another process may have come first, so this checks again
-        run = Run.create(path, config, weights)
+        run = Run.create(path, config, weights, scale)
         try:
             check_inputs(run, graph, device)
-            if scale is not None:
-                run.save_feature_scale(scale)
             trainer = _make_trainer(run, config, graph, device)
         except BaseException:
             # nothing has been trained yet, and the folder would be refused by a second attempt
@@ -99,6 +97,7 @@ def resume(
     device: str | None = None,
     root: str | None = None,
     quiet: bool = False,
+    verify: bool = True,
 ) -> dict[str, Any]:
     """Resumes a run from its last valid checkpoint, or from its start if it has none.
 
@@ -111,9 +110,10 @@ def resume(
         device: Another device than the run was started on.
         root: Another folder of data files.
         quiet: Shows no progress.
+        verify: Whether files of the run, or a graph, that have changed since they were written are refused.
     """
     path = as_path(path, "path")
-    run = Run.open(path)
+    run = Run.open(path, verify=verify)
     if epochs is None and run.has_ended():
         return _left_unchanged(run)
     with locked(path):
@@ -141,6 +141,7 @@ def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, 
     else:
         logger.warning("run `%s` has no checkpoint yet and starts over; see the option `checkpoint_minutes`", path)
     with _telling_how_to_go_on(run):
+        run.remove_weights()
         run.log.rewind(trainer.epoch)
         return _fit(run, config, trainer, quiet=quiet)
 
@@ -153,6 +154,27 @@ def _telling_how_to_go_on(run: Run) -> Iterator[None]:
         there = (run.path / CONFIG).is_file()
         remedy = f"mend that, then `lazygnn train --resume {run.path}`" if there else "the folder is gone; train again"
         raise CheckpointError(f"cannot write `{error.filename or run.path}`: {reason(error)}; {remedy}") from error
+
+
+@contextmanager
+def _keeping_best_weights(run: Run, trainer: Trainer) -> Iterator[None]:
+    """Writes the best weights so far if training fails, and says how to use them."""
+    try:
+        yield
+    except Interrupted:
+        # the checkpoint has them
+        raise
+    except Exception as error:
+        if not trainer.best.weights:
+            raise
+        # a disk that cannot be written may be the reason
+        with suppress(OSError, CheckpointError):
+            run.save_weights(trainer.best.weights)
+            kept = f"the best weights, of epoch {trainer.best.epoch}, are kept: `lazygnn evaluate {run.path}`"
+            if isinstance(error, DivergenceError):
+                raise DivergenceError(f"{error}; {kept}") from error
+            logger.warning(kept)
+        raise
 
 
 def _left_unchanged(run: Run) -> dict[str, Any]:
@@ -289,17 +311,12 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool, curves: boo
                 f"features are standardized, {features.num_scaled} of {len(features.center)} columns{why} "
                 "(`standardize_features=off` turns this off)"
             )
-        try:
+        with _keeping_best_weights(run, trainer):
             trainer.run()
-        except DivergenceError as error:
-            if not trainer.best.weights:
-                raise
-            run.save_weights(trainer.best.weights)
-            raise DivergenceError(f"{error}; the best weights, of epoch {trainer.best.epoch}, are kept") from error
-        saver.save(trainer)
-    # the last checkpoint has the content of these files
-    shutil.rmtree(run.path / HISTORIES, ignore_errors=True)
-    fit = trainer.finish()
+            saver.save(trainer)
+            # the last checkpoint has the content of these files
+            shutil.rmtree(run.path / HISTORIES, ignore_errors=True)
+            fit = trainer.finish()
     run.save_weights(trainer.model.state_dict())
     log = run.log.read()
     if curves:

@@ -5,7 +5,9 @@ The space of a file is reserved when it is created: a disk that fills later woul
 
 import math
 import os
+import secrets
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -37,11 +39,23 @@ def map_files(layout: Layout, folder: Path, name: str) -> Parts:
 
 
 def on_disk(folder: Path | None, name: str) -> Allocate | None:
-    """Returns a function that allocates rows in the file `<folder>/<name>.rows`; `None` without a folder."""
+    """Returns a function that allocates rows in a file of the folder; `None` without a folder.
+
+    The file has no name while it is used, and its space is free when the rows are, however the process ends.
+    """
 
     def allocate(shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
         assert folder is not None
-        return map_files({"rows": (shape, dtype)}, folder, name)["rows"]
+        # another process may evaluate the same run
+        unique, is_new = f"{name}-{secrets.token_hex(8)}", not folder.exists()
+        try:
+            return map_files({"rows": (shape, dtype)}, folder, unique)["rows"]
+        finally:
+            (folder / f"{unique}.rows").unlink(missing_ok=True)
+            if is_new:
+                # another process may use it
+                with suppress(OSError):
+                    folder.rmdir()
 
     return None if folder is None else allocate
 

@@ -1,6 +1,7 @@
 """Propagation, exact and lazy. `passes.py` has the equations of the paper; read it first."""
 
 from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation, diffuse, estimating, solves
+from lazygnn.propagation.diagnostics import named_diagnostics
 from lazygnn.propagation.drift import Drift
 from lazygnn.propagation.exact import ExactPropagation
 from lazygnn.propagation.historical import HistoricalPropagation, LayerMemory, layer_matrices
@@ -23,5 +24,6 @@ __all__ = [
     "estimating",
     "fit_response",
     "layer_matrices",
+    "named_diagnostics",
     "solves",
 ]

@@ -3,11 +3,11 @@
 `N` nodes, `C` channels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lazygnn.fixed_point import solve
 from lazygnn.history import History, StoredHistory
@@ -17,6 +17,7 @@ from lazygnn.ops import Adjacency
 # columns that are solved for, so that diagnosing stays cheap
 MAX_COLUMNS = 16
 _TOLERANCE = 1e-3
+_PARTS = ("entered", "returned")
 
 
 class Diagnostics:
@@ -54,6 +55,14 @@ class Diagnostics:
             found["gradient_length"] = float(lengths[0] / lengths[1])
         return found
 
+    def state_dict(self) -> dict[str, Tensor]:
+        """Returns what a checkpoint between a backward pass and its report stores; empty if nothing was observed."""
+        return {} if self._gradients is None else dict(zip(_PARTS, self._gradients, strict=True))
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continues from a checkpoint."""
+        self._gradients = (state[_PARTS[0]].clone(), state[_PARTS[1]].clone()) if state else None
+
     def _stored_error(
         self, features: StoredHistory, x_in: Callable[[], Tensor], solve_exactly: Callable[[Tensor], Tensor]
     ) -> float:
@@ -64,6 +73,16 @@ class Diagnostics:
         inputs = x_in().cpu()[:, columns] if kept is None else kept.read_columns(columns)
         exact = solve_exactly(inputs)
         return float(torch.linalg.vector_norm(stored - exact) / torch.linalg.vector_norm(exact))
+
+
+def named_diagnostics(model: nn.Module) -> dict[str, Diagnostics]:
+    """Returns the diagnostics of a model by the path of their module."""
+    return {
+        path: value
+        for path, module in model.named_modules()
+        for value in vars(module).values()
+        if isinstance(value, Diagnostics)
+    }
 
 
 def _chosen(channels: int) -> Tensor:

@@ -5,7 +5,12 @@ from pathlib import Path
 
 from lazygnn.errors import ConfigError, reason
 from lazygnn.files import discard, is_unfinished
+from lazygnn.run.digests import DIGESTS
 from lazygnn.run.lock import LOCK
+
+# what is written before the configuration: weights that training starts from, if they are not drawn, and the scale that
+# features are standardized with
+INITIAL, FEATURES = "initial.safetensors", "features.json"
 
 
 def claim_folder(base: Path) -> Path:
@@ -38,10 +43,11 @@ def check_unused(path: Path, remedy: str = "choose another `--out` or remove it"
 def make_folder(path: Path) -> None:
     """Creates the folder of a new run; removes what a killed start has left in it."""
     path.mkdir(parents=True, exist_ok=True)
-    for file in path.iterdir():
-        if is_unfinished(file):
-            discard(file)
+    for file in [file for file in path.iterdir() if _is_leftover(file) and file.name != LOCK]:
+        discard(file)
 
 
 def _is_leftover(file: Path) -> bool:
-    return file.name == LOCK or is_unfinished(file)
+    # the record of digests is written first
+    begun = file.name in (INITIAL, FEATURES) and file.with_name(DIGESTS).exists()
+    return file.name in (LOCK, DIGESTS) or begun or is_unfinished(file)

@@ -1,6 +1,5 @@
 """The run folder: the resolved configuration, the best weights and the result; where log and checkpoints are."""
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable
@@ -8,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 
 from lazygnn.config import Config
@@ -16,49 +14,57 @@ from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.feature_scale import FeatureScale
 from lazygnn.files import write_file
 from lazygnn.run.checkpoint import CheckpointFolder
-from lazygnn.run.claim import check_unused, make_folder
+from lazygnn.run.claim import FEATURES, INITIAL, check_unused, make_folder
+from lazygnn.run.digests import DIGESTS, Digests
 from lazygnn.run.log import RunLog
+from lazygnn.run.weights import pack_weights, unpack_weights
 from lazygnn.untrusted.text import parse_json
 
 logger = logging.getLogger(__name__)
 
 CONFIG, LOG, WEIGHTS, RESULT, CURVES = "config.json", "log.jsonl", "best.safetensors", "result.json", "curves.png"
 CHECKPOINTS, HISTORIES, CHOSEN, REPORT = "checkpoints", "histories", "chosen.json", "report.json"
-# weights that training starts from, if they are not drawn
-INITIAL = "initial.safetensors"
 # the graph and the threads that training was started with
 INPUTS = "inputs.json"
-# the scale that features are standardized with
-FEATURES = "features.json"
-# in the metadata of a file of weights
-_DIGEST = "sha256"
 # in a folder of several runs
 SEEDS = "seeds.json"
 ENVIRONMENT, TENSORBOARD = "environment.json", "tensorboard"
 
 
 class Run:
-    """The folder of one training run."""
+    """The folder of one training run.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Args:
+        path: The folder.
+        verify: Whether files are refused that have changed since they were written.
+    """
+
+    def __init__(self, path: Path, *, verify: bool = True) -> None:
+        self.path, self.verify = path, verify
         self.log = RunLog(path / LOG)
+        self._digests = Digests(path, verify=verify)
 
     @staticmethod
-    def create(path: Path, config: Config, initial: dict[str, Tensor] | None = None) -> "Run":
+    def create(
+        path: Path, config: Config, initial: dict[str, Tensor] | None = None, scale: FeatureScale | None = None
+    ) -> "Run":
         """Creates a new run folder; refuses a folder that is not empty, so that nothing is lost.
 
         Args:
             path: The folder.
             config: The configuration; the folder is a run as soon as it is written.
             initial: Weights that training starts from, if they are not drawn.
+            scale: The scale that features are standardized with, if it is not fitted.
         """
         check_unused(path)
+        files = [] if initial is None else [(INITIAL, pack_weights(initial))]
+        files += [] if scale is None else [(FEATURES, _json_file(scale.record()))]
+        files.append((CONFIG, _config_file(config)))
         try:
             make_folder(path)
-            if initial is not None:
-                write_file(path / INITIAL, _weights_file(initial))
-            write_file(path / CONFIG, (config.record() + "\n").encode())
+            Digests(path).expect(*files)
+            for name, content in files:
+                write_file(path / name, content)
         except OSError as error:
             raise ConfigError(
                 f"cannot write the run folder `{path}`: {reason(error)}; choose another `--out`"
@@ -66,8 +72,13 @@ class Run:
         return Run(path)
 
     @staticmethod
-    def open(path: Path) -> "Run":
-        """Opens the folder of an earlier run."""
+    def open(path: Path, *, verify: bool = True) -> "Run":
+        """Opens the folder of an earlier run.
+
+        Args:
+            path: The folder.
+            verify: Whether files are refused that have changed since they were written.
+        """
         if (path / SEEDS).is_file():
             one = next(path.glob("seed-*"), path)
             raise CheckpointError(f"`{path}` holds the runs of several seeds; give one of them, such as `{one}`")
@@ -75,11 +86,11 @@ class Run:
             raise CheckpointError(
                 f"`{path}` is not a run folder: it has no `{CONFIG}`; give a folder that `train` wrote"
             )
-        return Run(path)
+        return Run(path, verify=verify)
 
     def config(self, read: Callable[[dict[str, Any]], Config]) -> Config:
         """Returns the configuration that the run was started with; `read` is `lazygnn.methods.read_config`."""
-        content = read_json(self.path / CONFIG)
+        content = self._read_json(CONFIG)
         try:
             return read(content)
         except ConfigError as error:
@@ -91,7 +102,7 @@ class Run:
 
     def chosen(self) -> dict[str, Any]:
         """Reads the values that were chosen for options left open; empty before the model is built."""
-        return read_json(self.path / CHOSEN) if (self.path / CHOSEN).is_file() else {}
+        return self._read_json(CHOSEN) if (self.path / CHOSEN).is_file() else {}
 
     def save_inputs(self, values: dict[str, Any]) -> None:
         """Writes what the run was started on."""
@@ -99,7 +110,7 @@ class Run:
 
     def inputs(self) -> dict[str, Any]:
         """Reads what the run was started on; empty before its start, and for runs of earlier versions."""
-        return read_json(self.path / INPUTS) if (self.path / INPUTS).is_file() else {}
+        return self._read_json(INPUTS) if (self.path / INPUTS).is_file() else {}
 
     def save_feature_scale(self, scale: FeatureScale) -> None:
         """Writes the scale that features are standardized with."""
@@ -108,13 +119,13 @@ class Run:
     def feature_scale(self) -> FeatureScale | None:
         """Reads the scale that features are standardized with; `None` if they are used as they are."""
         path = self.path / FEATURES
-        return FeatureScale.read(read_json(path), str(path)) if path.is_file() else None
+        return FeatureScale.read(self._read_json(FEATURES), str(path)) if path.is_file() else None
 
     def change_config(self, config: Config) -> None:
         """Replaces the configuration of a run that is to be trained longer; its result is not valid any more."""
         # a crash in between leaves a run that has not ended
         (self.path / RESULT).unlink(missing_ok=True)
-        write_file(self.path / CONFIG, (config.record() + "\n").encode())
+        self._write(CONFIG, _config_file(config))
 
     def save_environment(self, environment: dict[str, Any]) -> None:
         """Writes what the run is trained with."""
@@ -122,17 +133,25 @@ class Run:
 
     def environment(self) -> dict[str, Any]:
         """Reads what the run was trained with; a run of an earlier version does not have it."""
-        return read_json(self.path / ENVIRONMENT) if (self.path / ENVIRONMENT).is_file() else {}
+        return self._read_json(ENVIRONMENT) if (self.path / ENVIRONMENT).is_file() else {}
 
     def save_weights(self, weights: dict[str, Tensor]) -> None:
-        """Writes the best weights."""
-        self._write(WEIGHTS, _weights_file(weights))
+        """Writes the best weights.
+
+        Raises:
+            DivergenceError: A weight is not finite.
+        """
+        self._write(WEIGHTS, pack_weights(weights))
+
+    def remove_weights(self) -> None:
+        """Removes the best weights of a training that has failed and now goes on."""
+        (self.path / WEIGHTS).unlink(missing_ok=True)
 
     def load_initial(self) -> dict[str, Tensor] | None:
         """Reads the weights that training starts from; `None` if they are drawn."""
         path = self.path / INITIAL
         try:
-            return _read_weights(path) if path.is_file() else None
+            return self._read_weights(INITIAL) if path.is_file() else None
         except (OSError, SafetensorError, ValueError) as error:
             raise CheckpointError(f"cannot read `{path}`: {error}; restore it from a backup") from error
 
@@ -145,8 +164,10 @@ class Run:
                 f"run `{self.path}` has no weights yet, since its training has not ended; "
                 f"resume it with `lazygnn train --resume {self.path}`"
             )
+        if not (self.path / RESULT).exists():
+            logger.warning("the training of run `%s` has not ended; using the best weights that it has kept", self.path)
         try:
-            return _read_weights(self.path / WEIGHTS)
+            return self._read_weights(WEIGHTS)
         except (OSError, SafetensorError, ValueError) as error:
             raise CheckpointError(
                 f"cannot read `{self.path / WEIGHTS}`: {error}; restore it with `lazygnn train --resume {self.path}`"
@@ -170,7 +191,7 @@ class Run:
 
     def result(self) -> dict[str, Any]:
         """Reads the final scores; empty before training has ended."""
-        return read_json(self.path / RESULT) if (self.path / RESULT).is_file() else {}
+        return self._read_json(RESULT) if (self.path / RESULT).is_file() else {}
 
     def save_report(self, report: dict[str, Any]) -> None:
         """Writes the report of an evaluation."""
@@ -182,7 +203,7 @@ class Run:
             raise CheckpointError(
                 f"run `{self.path}` has no report; write one with `lazygnn evaluate {self.path} --report`"
             )
-        return read_json(self.path / REPORT)
+        return self._read_json(REPORT)
 
     def has_ended(self) -> bool:
         """Returns whether result and weights exist and can be read, so that nothing is left to train."""
@@ -195,7 +216,7 @@ class Run:
             return False
 
     def _write_json(self, name: str, content: dict[str, Any]) -> None:
-        self._write(name, (json.dumps(content, indent=2) + "\n").encode())
+        self._write(name, _json_file(content))
 
     def _write(self, name: str, content: bytes) -> None:
         # a folder that was removed is not made again without its configuration
@@ -203,28 +224,44 @@ class Run:
             raise CheckpointError(
                 f"cannot write `{self.path / name}`: the run folder has lost its `{CONFIG}`; train again from scratch"
             )
+        self._digests.expect((name, content))
         write_file(self.path / name, content)
 
+    def _read_json(self, name: str) -> dict[str, Any]:
+        remedy = f"restore it with `lazygnn train --resume {self.path}`" if name == RESULT else "restore it"
+        return read_unchanged(self.path / name, self._digests, remedy)
 
-def _weights_file(weights: dict[str, Tensor]) -> bytes:
-    # `save_file` would make them readable for the owner only
-    dense = {name: value.contiguous().cpu() for name, value in weights.items()}
-    return save(dense, {_DIGEST: _digest(dense)})
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    """Reads weights and checks their digest; files of earlier versions have none."""
-    content = path.read_bytes()
-    weights = load(content)
-    header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
-    if header.get("__metadata__", {}).get(_DIGEST, digest := _digest(weights)) != digest:
-        raise ValueError("its digest does not match its content")
-    return weights
+    def _read_weights(self, name: str) -> dict[str, Tensor]:
+        content = (self.path / name).read_bytes()
+        weights = unpack_weights(content, verify=self.verify)
+        if not self._digests.match(name, content):
+            raise ValueError("it is not the file that lazygnn wrote")
+        return weights
 
 
-def _digest(weights: dict[str, Tensor]) -> str:
-    # the file of the same weights is always the same
-    return hashlib.sha256(save(weights)).hexdigest()
+def _json_file(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, allow_nan=False) + "\n").encode()
+
+
+def _config_file(config: Config) -> bytes:
+    return (config.record() + "\n").encode()
+
+
+def read_unchanged(path: Path, digests: Digests, remedy: str = "restore it") -> dict[str, Any]:
+    """Reads a JSON object that lazygnn wrote; refuses one that has changed since then.
+
+    Args:
+        path: The file.
+        digests: The record of its folder.
+        remedy: What to do about a file that has changed.
+    """
+    content = read_json(path)
+    if not digests.match(path.name, path.read_bytes()):
+        raise CheckpointError(
+            f"`{path}` has changed since lazygnn wrote it; {remedy}, or take it as it is with `--no-verify` or without "
+            f"`{DIGESTS}`"
+        )
+    return content
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,25 +29,37 @@ def check_inputs(run: Run, graph: Graph, device: torch.device) -> None:
         graph: The graph as it was loaded.
         device: The compute device.
     """
-    found = {"graph": fingerprint(graph), "threads": torch.get_num_threads()}
-    known = run.inputs()
+    known, threads = run.inputs(), torch.get_num_threads()
     if not known:
-        run.save_inputs(found)
+        run.save_inputs({"graph": fingerprint(graph), "names": fingerprint_names(graph), "threads": threads})
         return
-    if known.get("graph") != found["graph"]:
-        raise CheckpointError(
-            f"graph `{graph.name}` has other content than when run `{run.path}` was started; restore it, give its "
-            f"folder with `--root`, or start a new run with `lazygnn train --init-from {run.path}`"
-        )
-    if device.type == "cpu" and known.get("threads") != found["threads"]:
+    check_same_graph(run, graph, f"start a new run with `lazygnn train --init-from {run.path}`")
+    if device.type == "cpu" and known.get("threads") != threads:
         logger.warning(
             "run `%s` was started with %s threads and goes on with %d, so its last digits may differ; "
             "set OMP_NUM_THREADS=%s for the same",
             run.path,
             known.get("threads"),
-            found["threads"],
+            threads,
             known.get("threads"),
         )
+
+
+def check_same_graph(run: Run, graph: Graph, instead: str = "give another graph with `--graph`") -> None:
+    """Refuses a graph with other content than that of training, unless the run is not verified.
+
+    Args:
+        run: The run; one of an earlier version has no record of its graph.
+        graph: The graph as it was loaded.
+        instead: How to use another graph on purpose.
+    """
+    known = run.inputs() if run.verify else {}
+    for name, find in (("graph", fingerprint), ("names", fingerprint_names)):
+        if name in known and known[name] != find(graph):
+            raise CheckpointError(
+                f"graph `{graph.name}` has other content than when run `{run.path}` was started; restore it, give its "
+                f"folder with `--root`, {instead}, or take it as it is with `--no-verify`"
+            )
 
 
 def check_parts(run: Run, order: Tensor, ptr: Tensor, engine: str | None) -> None:
@@ -88,6 +101,16 @@ def fingerprint(graph: Graph) -> str:
         digest.update(f"{name} {array.dtype} {tuple(array.shape)}".encode())
         for piece in _pieces(array):
             digest.update(piece)
+    return digest.hexdigest()
+
+
+def fingerprint_names(graph: Graph) -> str:
+    """Returns a digest of what predictions are named by: ids of nodes, names of classes, encoding of tables."""
+    schema = None if graph.schema is None else graph.schema.model_dump_json()
+    digest = hashlib.blake2b(json.dumps([graph.class_names, schema]).encode(), digest_size=16)
+    if graph.node_ids is not None:
+        digest.update(f"{graph.node_ids.dtype} {graph.node_ids.shape}".encode())
+        digest.update(np.ascontiguousarray(graph.node_ids).view(np.uint8).data)
     return digest.hexdigest()
 
 

@@ -29,7 +29,7 @@ class RunLog:
         with naming(self.path):
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
             with os.fdopen(file, "ab") as stream:
-                stream.write(json.dumps(asdict(report)).encode() + b"\n")
+                stream.write(json.dumps(asdict(report), allow_nan=False).encode() + b"\n")
 
     def sync(self) -> None:
         """Flushes the lines to the disk, so that a checkpoint that is saved later does not outlive them."""

@@ -1,10 +1,10 @@
-"""The record of a checkpoint: JSON that ends in its own digest, so that any change to it is found."""
+"""Records: JSON that ends in its own digest, so that any change to it is found, and that of a checkpoint."""
 
 import hashlib
 import json
 import math
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +40,40 @@ def seal(content: dict[str, Any]) -> bytes:
 
 
 def read_record(file: Path) -> dict[str, Any]:
-    """Reads a record and checks its digest, version and fields."""
+    """Reads the record of a checkpoint and checks its digest, version and fields."""
+    content = read_sealed(file, FORMAT, "the record of a checkpoint", _check_version)
+    if not _has_all_fields(content):
+        raise CheckpointError(f"`{file.name}` is corrupt: its digest does not match")
+    return content
+
+
+def read_sealed(
+    file: Path, kind: str, what: str, check: Callable[[Path, object], None] | None = None
+) -> dict[str, Any]:
+    """Reads a file that `seal` wrote and checks its digest.
+
+    Args:
+        file: The file.
+        kind: The `format` that it must have.
+        what: The file in words.
+        check: Called with the file and its `version`, before the digest is compared.
+    """
     if file_size(file) > MAX_RECORD:
-        raise CheckpointError(f"`{file.name}` is too long for the record of a checkpoint")
+        raise CheckpointError(f"`{file.name}` is too long for {what}")
     try:
         raw = file.read_bytes()
         content = parse_json(raw)
     except OSError as error:
         raise CheckpointError(f"cannot read `{file.name}`: {error}") from error
     except ValueError as error:
-        raise CheckpointError(f"`{file.name}` is corrupt, or not the record of a checkpoint") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CheckpointError(f"`{file.name}` is corrupt, or not {what}") from error
+    if not isinstance(content, dict) or content.get("format") != kind:
         raise CheckpointError(f"`{file.name}` was not written by lazygnn")
-    _check_version(file, content.get("version"))
+    if check is not None:
+        check(file, content.get("version"))
     # the end has the same length for every body
     body, end = raw[: -len(_end_of(b""))], raw[-len(_end_of(b"")) :]
-    if end != _end_of(body) or not _has_all_fields(content):
+    if end != _end_of(body):
         raise CheckpointError(f"`{file.name}` is corrupt: its digest does not match")
     return content
 

@@ -10,14 +10,21 @@ from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.files import discard, write_file
 from lazygnn.run.claim import check_unused, make_folder
-from lazygnn.run.folder import CONFIG, RESULT, SEEDS, Run, read_json
+from lazygnn.run.digests import Digests
+from lazygnn.run.folder import CONFIG, RESULT, SEEDS, Run, read_unchanged
 
 
 class SeedRuns:
-    """A folder with a run folder for every seed."""
+    """A folder with a run folder for every seed.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Args:
+        path: The folder.
+        verify: Whether files are refused that have changed since they were written.
+    """
+
+    def __init__(self, path: Path, *, verify: bool = True) -> None:
+        self.path, self.verify = path, verify
+        self._digests = Digests(path, verify=verify)
 
     @staticmethod
     def create(path: Path, config: Config, num_seeds: int) -> "SeedRuns":
@@ -26,7 +33,7 @@ class SeedRuns:
         content = {"seeds": [config.seed + index for index in range(num_seeds)], "config": json.loads(config.record())}
         try:
             make_folder(path)
-            write_file(path / SEEDS, (json.dumps(content, indent=2) + "\n").encode())
+            SeedRuns(path)._write_json(SEEDS, content)
         except OSError as error:
             raise ConfigError(f"cannot write the folder `{path}`: {reason(error)}; choose another `--out`") from error
         return SeedRuns(path)
@@ -59,7 +66,7 @@ class SeedRuns:
     def find(self, seed: int) -> Run | None:
         """Returns the run of a seed, or `None` before its start."""
         path = self.run_path(seed)
-        return Run.open(path) if (path / CONFIG).is_file() else None
+        return Run.open(path, verify=self.verify) if (path / CONFIG).is_file() else None
 
     def started(self, seed: int) -> Run | None:
         """Returns the run of a seed, or `None` after removing what a crash has left of its start."""
@@ -70,10 +77,15 @@ class SeedRuns:
 
     def save_result(self, result: dict[str, Any]) -> None:
         """Writes the summary of all seeds."""
-        write_file(self.path / RESULT, (json.dumps(result, indent=2) + "\n").encode())
+        self._write_json(RESULT, result)
+
+    def _write_json(self, name: str, values: dict[str, Any]) -> None:
+        content = (json.dumps(values, indent=2, allow_nan=False) + "\n").encode()
+        self._digests.expect((name, content))
+        write_file(self.path / name, content)
 
     def _content(self) -> dict[str, Any]:
-        content = read_json(self.path / SEEDS)
+        content = read_unchanged(self.path / SEEDS, self._digests)
         seeds = content.get("seeds")
         if not isinstance(seeds, list) or not isinstance(content.get("config"), dict):
             raise CheckpointError(f"`{self.path / SEEDS}` was not written by lazygnn; give a folder that `train` wrote")

@@ -5,6 +5,7 @@ Higher is better, except for the errors `mae` and `rmse`.
 `T` nodes of a split, `C` outputs.
 """
 
+import math
 import statistics
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -39,7 +40,7 @@ def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]
     """Returns the score on every split.
 
     Raises:
-        DivergenceError: An output is not finite.
+        DivergenceError: An output, or a score, is not finite.
         GraphError: The metric is not defined on the nodes of a split.
     """
     scores = {}
@@ -50,6 +51,10 @@ def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]
             scores[split] = metric(outputs, targets)
         except GraphError as error:
             raise GraphError(f"split `{split}` of size {len(targets)}: {error}") from None
+        if not math.isfinite(scores[split]):
+            raise DivergenceError(
+                f"the score of split `{split}` is {scores[split]}: outputs are too large; lower `lr` or set `clip_norm`"
+            )
     return scores
 
 

@@ -4,6 +4,7 @@ Training can stop after any batch and be resumed from `checkpoint` with the same
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, wrong_type
 from lazygnn.graph import Graph, check_graph, check_num_nodes
 from lazygnn.history import named_histories
-from lazygnn.propagation import estimating, solves
+from lazygnn.propagation import estimating, named_diagnostics, solves
 from lazygnn.task import Task
 from lazygnn.training.balance import balanced
 from lazygnn.training.divergence import LossWatch
@@ -123,7 +124,7 @@ class Trainer:
         self.model, self.loader, self.graph, self.options = model, loader, graph, options
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self.optimizer = make_optimizer(model.layer_parameters(), options)
-        self.histories = named_histories(model)
+        self.histories, self._diagnostics = named_histories(model), named_diagnostics(model)
         # a batch of parts does not have the number of nodes of its graph
         for history in self.histories.values():
             check_num_nodes(history.values.num_rows, graph.num_nodes)
@@ -180,6 +181,8 @@ class Trainer:
             tensors |= {f"optimizer.{index}.{slot}": value for slot, value in slots.items()}
         for name, history in self.histories.items():
             tensors |= {f"history.{name}.{part}": value for part, value in history.state_dict().items()}
+        for name, diagnostics in self._diagnostics.items():
+            tensors |= {f"diagnosis.{name}.{part}": value for part, value in diagnostics.state_dict().items()}
         tensors["random.cpu"] = torch.get_rng_state()
         if torch.cuda.is_available():
             tensors["random.cuda"] = torch.cuda.get_rng_state()
@@ -207,6 +210,8 @@ class Trainer:
                 self._replay.reset()
             for name, history in self.histories.items():
                 history.load_state_dict(_under(f"history.{name}.", tensors))
+            for name, diagnostics in self._diagnostics.items():
+                diagnostics.load_state_dict(_under(f"diagnosis.{name}.", tensors))
             self.best = Best(state["best_epoch"], state["best_scores"], _under("best.", tensors))
             self.loader.load_state_dict(state["loader"])
             self.epoch, self.num_batches = state["epoch"], state["num_batches"]
@@ -330,7 +335,9 @@ class Trainer:
         drifts = [drift for history in stored if (drift := history.drift_norm()) is not None]
         if drifts:
             found["drift_norm"] = max(drifts)
-        return found | self.model.diagnose(self.graph)
+        found |= self.model.diagnose(self.graph)
+        # a gradient of zero has no direction
+        return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def _make_task(self, loss: RowLoss | None) -> Task:
         weighs = self.options.class_weight == "balanced"
