@@ -89,6 +89,16 @@ class TrainerOptions(Options):
     )
     precision: Literal["float32", "tf32", "bfloat16"] = Field("float32", description="arithmetic of a training step")
     cuda_graphs: Literal["auto", "off"] = Field("auto", description="replay repeated training steps on a GPU")
+    parts_per_step: int | None = Field(
+        None, ge=1, description="parts that ranks train before a step, together; empty means one for every rank"
+    )
+    wire: Literal["float32", "bfloat16", "int8"] = Field(
+        "float32", description="number format of the rows that ranks send to each other"
+    )
+    exchange_every: int = Field(1, ge=1, description="epochs between two exchanges of rows around the parts of ranks")
+    rank_timeout: float = Field(
+        600.0, gt=0, description="seconds after which a rank that does not answer ends the training"
+    )
     compile: bool = Field(False, description="compile the MLP with `torch.compile` on a GPU")
 
 

@@ -23,6 +23,18 @@ class CheckpointError(RuntimeError):
     """A run folder or checkpoint is missing, corrupt or incompatible."""
 
 
+class RankError(RuntimeError):
+    """A process of a distributed training has failed, or another one does not answer.
+
+    Attributes:
+        shown: Whether this process tells the user, so that an error of several processes is told once.
+    """
+
+    def __init__(self, message: str, *, shown: bool = True) -> None:
+        super().__init__(message)
+        self.shown = shown
+
+
 def reason(error: OSError) -> str:
     """Returns what the operating system says of an error, without the file."""
     return error.strerror or str(error)

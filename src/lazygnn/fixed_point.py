@@ -75,7 +75,7 @@ def solve(
     check_sign(sign)
     most = num_products(alpha, tolerance, solver)
     rho, rounding = 1 - alpha, torch.finfo(x_in.dtype).eps / alpha
-    scale = float(torch.linalg.vector_norm(x_in))
+    scale = ops.norm(adj, x_in)
     # the solution for an input of zero is zero
     x = before = x_in if start is None or scale == 0 else start
     omega, k = 2.0, 0
@@ -83,7 +83,7 @@ def solve(
         image = ops.step(adj, x, x_in, alpha, sign=sign)
         if k % _CHECK_EVERY == 0:
             # |x - x_star| <= |image - x| / alpha, so a smooth input or a good start may stop early
-            error = float(torch.linalg.vector_norm(image - x)) / alpha
+            error = ops.norm(adj, image - x) / alpha
             if error <= tolerance * scale:
                 return Solution(x, k + 1, error / max(scale, 1e-300) + rounding)
             if k == 0 and x is not x_in and math.isfinite(error):

@@ -223,10 +223,18 @@ class Graph:
     @property
     def num_train(self) -> int:
         """Returns the number of training nodes; raises a `GraphError` if it is zero."""
-        found = int(self.masks["train"].sum()) if "train" in self.masks else 0
+        found = self.count("train")
         if found == 0:
             raise GraphError(f"graph `{self.name}` has no training nodes; give it labels `y` and a `train_mask`")
         return found
+
+    def count(self, split: str) -> int:
+        """Returns the number of nodes of a split; zero if the graph does not have it."""
+        return int(self.masks[split].sum()) if split in self.masks else 0
+
+    def training_labels(self) -> Tensor:
+        """Returns the labels of the training nodes, [T] or [T, C]."""
+        return self.y[self.masks["train"]]
 
     def to(self, target: torch.device | torch.dtype | str) -> "Graph":
         """Moves everything to a device, or converts features and adjacency to a dtype."""
@@ -275,7 +283,7 @@ def select_rows(x: Tensor | Csr, rows: Tensor) -> Tensor | Csr:
 def training_targets(graph: Graph) -> Tensor:
     """Returns the targets of the training nodes, [T, C], one-hot for single labels; reads no other labels."""
     num_train, task = graph.num_train, graph.task
-    known = graph.y[graph.masks["train"]]
+    known = graph.training_labels()
     if task.kind == "single-label":
         if known.dim() == 1 and not known.is_floating_point() and 0 <= known.min() <= known.max() < task.num_outputs:
             return F.one_hot(known, task.num_outputs)

@@ -44,7 +44,7 @@ def by_rows(
 
 
 def by_columns(
-    propagate: Callable[..., Tensor], x: Tensor, device: torch.device, *others: Tensor, in_place: bool = False
+    propagate: Callable[..., Tensor], x: Tensor, device: torch.device, *others: Tensor, in_place: bool = False, num_rows: int | None = None
 ) -> Tensor:
     """Applies `propagate` on `device` to as many columns at a time as `INFERENCE_BYTES` holds.
 
@@ -53,9 +53,10 @@ def by_columns(
         device: The compute device.
         others: Tensors of the shape of `x`.
         in_place: Whether the result overwrites `x`.
+        num_rows: Rows in all processes, if `x` has those of one; all of them take the same columns at a time.
     """
     # a solver holds five tensors of its input's size
-    width = max(INFERENCE_BYTES // (5 * max(len(x), 1) * x.element_size()), 1)
+    width = max(INFERENCE_BYTES // (5 * max(len(x), num_rows or 1) * x.element_size()), 1)
     if width >= x.shape[1] and x.device == device and not in_place:
         return propagate(x, *others)
     out = x if in_place else torch.empty_like(x)

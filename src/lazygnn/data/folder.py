@@ -108,6 +108,29 @@ def load_folder(path: str | Path, *, verify: bool = True) -> Graph:
     return graph
 
 
+def read_entries(path: str | Path, name: ArrayName, start: int, stop: int) -> np.ndarray:
+    """Reads entries of an array along its first axis into memory, without mapping the file.
+
+    Args:
+        path: The folder.
+        name: An array that the folder has.
+        start: The first entry.
+        stop: The one after the last.
+    """
+    file = Path(path) / f"{name}.npy"
+    try:
+        with file.open("rb") as stream:
+            version = np.lib.format.read_magic(stream)
+            read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read_header(stream)
+            stride = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
+            stream.seek(start * stride, 1)
+            found = np.fromfile(stream, dtype, (stop - start) * stride // dtype.itemsize)
+        return found.reshape(stop - start, *shape[1:])
+    except (OSError, ValueError) as error:
+        raise GraphError(f"entries {start} to {stop} of `{file}` cannot be read ({error}); {_REMEDY}") from error
+
+
 @contextmanager
 def staged_folder(path: Path) -> Iterator[Path]:
     """Yields a folder to fill, which replaces the graph at `path` if the block succeeds and is removed if not."""

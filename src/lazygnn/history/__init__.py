@@ -1,6 +1,6 @@
 """Histories: results of earlier training steps, from which a pass starts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, get_args
@@ -22,6 +22,7 @@ from lazygnn.history.warmstart import WarmStart
 __all__ = [
     "History",
     "HistoryFileError",
+    "MakeStore",
     "NoHistory",
     "Start",
     "Store",
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 Tier = Literal["device", "host", "pinned", "disk"]
+MakeStore = Callable[[Codec, int, bool], Store]
 
 
 def open_history(
@@ -49,6 +51,7 @@ def open_history(
     folder: Path | None = None,
     name: str = "history",
     halo_inputs: bool = False,
+    make_store: MakeStore | None = None,
 ) -> StoredHistory:
     """Opens an empty history for every node of a graph.
 
@@ -64,6 +67,8 @@ def open_history(
         folder: Where the disk tier creates its files, which grow as rows are written.
         name: Prefix of the names of those files; files of an earlier history of that name are replaced.
         halo_inputs: Whether a pass also reads the stored inputs of the nodes around its batch, as `LazyBlock` does.
+        make_store: Makes the stores in place of `tier`, such as those of a process that holds a share of the rows. It
+            receives the codec, the number of columns, and whether a pass reads rows of the halo.
 
     Raises:
         HistoryFileError: The files of the disk tier cannot be created, or the disk is too full for them.
@@ -72,6 +77,10 @@ def open_history(
         raise ConfigError(wrong_type("start", start, "give `Drift()` or `Mix(weight)`"))
     _check(num_nodes, channels, tier, folder, name)
     device, codec = torch.device(device), Codec(dtype, compute_dtype)
+    if make_store is not None:
+        own = make_store(codec, channels, True)
+        given = make_store(codec, channels, halo_inputs) if start.stores_inputs else None
+        return StoredHistory(start, own, given, halo_inputs=halo_inputs)
     layout = codec.layout(num_nodes, channels)
     # a thread starts when it is first used and ends with the stores that share it
     worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"lazygnn-{name}")

@@ -12,6 +12,7 @@ from torch import Tensor
 from lazygnn.batch import Loader
 from lazygnn.config import Options
 from lazygnn.graph import Graph
+from lazygnn.history import MakeStore
 from lazygnn.model import Model
 from lazygnn.partitioning import Partition
 from lazygnn.tunable import Choices
@@ -26,12 +27,14 @@ class Place:
         folder: For histories on disk.
         training: Whether histories are needed; inference reads none.
         compute_dtype: Number format of the propagated values in training.
+        make_store: Makes the stores of histories, for a process that holds a share of the rows; see `open_history`.
     """
 
     device: torch.device
     folder: Path | None = None
     training: bool = True
     compute_dtype: torch.dtype = torch.float32
+    make_store: MakeStore | None = None
 
 
 @dataclass(frozen=True)

@@ -244,6 +244,7 @@ class HistoryOptions(MethodOptions):
             folder=place.folder,
             name=name,
             halo_inputs=halo_inputs,
+            make_store=place.make_store,
         )
 
 

@@ -117,7 +117,8 @@ class LazyBlock(nn.Module):
 
         with evaluating(self):
             v = copy(lambda rows: self._view(self.norm(rows)), h, "block-0")
-            near = by_columns(partial(spmm, adj), copy(torch.clone, v, "block-1"), device, in_place=True)
+            near = copy(torch.clone, v, "block-1")
+            near = by_columns(partial(spmm, adj), near, device, in_place=True, num_rows=adj.num_cols)
             views = [near]
             for index, far in enumerate(cast(list[Far], list(self.far))):
                 views.append(far.infer(copy(torch.clone, v, f"block-{index + 2}"), adj, in_place=True))

@@ -25,7 +25,8 @@ class GCNLayer(Layer):
 
     def infer(self, x: Tensor | Csr, adj: Adjacency) -> Tensor:
         """Computes every row in bounded memory."""
-        x = by_columns(partial(spmm, adj), by_rows(self.transform, adj.device, x), adj.device)
+        x = by_rows(self.transform, adj.device, x)
+        x = by_columns(partial(spmm, adj), x, adj.device, num_rows=adj.num_cols)
         return x.add_(self.bias.to(x.device))
 
     def transform(self, x: Tensor | Csr) -> Tensor:

@@ -103,7 +103,7 @@ class GCNII(Model):
         with evaluating(self):
             x = x_0 = by_rows(self._first, self.device, graph.x)
             for layer, norm in zip(cast(list[GCN2Layer], list(self.layers)), self.norms, strict=True):
-                x = by_columns(partial(spmm, adj), x, self.device)
+                x = by_columns(partial(spmm, adj), x, self.device, num_rows=adj.num_cols)
                 x = by_rows(partial(_finish, layer, norm), self.device, x, x_0)
             return x
 

@@ -80,7 +80,7 @@ class Mixture(Model):
         averages = _averages(len(outputs))
         scores = {weights: score(_average(outputs, weights)) for weights in averages}
         best, last = max(scores, key=scores.__getitem__), averages[-1]
-        if scores[best] - scores[last] <= _noise(scores[best], int(graph.masks["val"].sum())):
+        if scores[best] - scores[last] <= _noise(scores[best], graph.count("val")):
             best = last
         self.weights.copy_(torch.tensor(best))
         return _average(outputs, best)

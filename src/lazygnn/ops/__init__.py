@@ -12,10 +12,13 @@ from lazygnn.ops.dispatch import (
     history_rows,
     host_rows,
     is_replaying,
+    norm,
+    own_rows,
     replaying,
     run_steps,
     spmm,
     step,
+    total,
 )
 from lazygnn.ops.dropout import dropout_
 
@@ -32,10 +35,13 @@ __all__ = [
     "host_rows",
     "index_dtype",
     "is_replaying",
+    "norm",
+    "own_rows",
     "replaying",
     "row_chunks",
     "run_steps",
     "spmm",
     "step",
     "to_tensor",
+    "total",
 ]

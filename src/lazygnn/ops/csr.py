@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,7 +19,13 @@ _ENTRIES_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Csr:
-    """Stores `value[rowptr[i]:rowptr[i+1]]` in the columns `col[rowptr[i]:rowptr[i+1]]` of row `i`."""
+    """Stores `value[rowptr[i]:rowptr[i+1]]` in the columns `col[rowptr[i]:rowptr[i+1]]` of row `i`.
+
+    Attributes:
+        products: The module that multiplies a matrix of this class; `None` for a matrix that one process holds.
+    """
+
+    products: ClassVar[Any] = None
 
     rowptr: Tensor  # [R + 1]
     col: Tensor  # [E]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -82,6 +82,23 @@ def run_steps(
     out: Tensor = _products(adjs[0], x, source, previous, halo).run_steps(
         adjs, x, source, alpha, weights=weights, previous=previous, sign=sign, halo=halo
     )
+    return out
+
+
+def norm(matrix: Csr, x: Tensor) -> float:
+    """Returns the Frobenius norm of `x`, whose rows belong to those of `matrix`."""
+    return float((matrix.products or reference).norm(matrix, x))
+
+
+def total(matrix: Csr, x: Tensor) -> Tensor:
+    """Returns the sum of `x` over all processes that hold rows of `matrix`."""
+    out: Tensor = (matrix.products or reference).total(matrix, x)
+    return out
+
+
+def own_rows(matrix: Csr, x: Tensor) -> Tensor:
+    """Returns the rows of `x` that belong to the rows of `matrix` in this process; `x` has one for every column."""
+    out: Tensor = (matrix.products or reference).own_rows(matrix, x)
     return out
 
 
@@ -155,6 +172,8 @@ class _Aggregate(Function):
 
 def _products(matrix: Csr, *operands: Tensor | None) -> ModuleType:
     """Returns the module that multiplies these operands."""
+    if matrix.products is not None:
+        return cast(ModuleType, matrix.products)
     tensors = [matrix.value, *(operand for operand in operands if operand is not None)]
     pays = _is_worth_a_launch(len(matrix.col) * tensors[1].shape[1], _LARGE_PRODUCT)
     # The Triton products do not define a gradient.

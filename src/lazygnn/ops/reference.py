@@ -70,6 +70,21 @@ def run_steps(
     return x[: adjs[-1].num_rows] if adjs else x
 
 
+def norm(matrix: Csr, x: Tensor) -> Tensor:  # noqa: ARG001
+    """Returns the Frobenius norm of `x`."""
+    return torch.linalg.vector_norm(x)
+
+
+def total(matrix: Csr, x: Tensor) -> Tensor:  # noqa: ARG001
+    """Returns `x`: a single process holds all rows."""
+    return x
+
+
+def own_rows(matrix: Csr, x: Tensor) -> Tensor:  # noqa: ARG001
+    """Returns `x`: a single process holds all rows."""
+    return x
+
+
 def allocate_rows(num_rows: int, like: Tensor) -> Tensor:
     """Returns uninitialized memory for `num_rows` rows of a table."""
     return torch.empty((num_rows, *like.shape[1:]), dtype=like.dtype, device=like.device)

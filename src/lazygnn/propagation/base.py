@@ -101,7 +101,11 @@ class Diffusion(Propagation):
         if self.eval_layers is not None:
             steps = [adj] * self.eval_layers
             return by_columns(
-                lambda x: diffuse(steps, x, x, self.alpha, sign=self.sign), x_in, adj.device, in_place=in_place
+                lambda x: diffuse(steps, x, x, self.alpha, sign=self.sign),
+                x_in,
+                adj.device,
+                in_place=in_place,
+                num_rows=adj.num_cols,
             )
         tolerance, start = self.eval_tolerance, None
         if self.estimates:
@@ -111,7 +115,8 @@ class Diffusion(Propagation):
         def propagate(columns: Tensor, near: Tensor | None = None) -> Tensor:
             return solve(adj, columns, self.alpha, tolerance=tolerance, sign=self.sign, start=near).x
 
-        return by_columns(propagate, x_in, adj.device, *([] if start is None else [start]), in_place=in_place)
+        near = [] if start is None else [start]
+        return by_columns(propagate, x_in, adj.device, *near, in_place=in_place, num_rows=adj.num_cols)
 
     def stored_solution(self, x_in: Tensor) -> Tensor | None:  # noqa: ARG002
         """Returns a value near the fixed point, [N, C], from a history; `None` without one."""
@@ -139,4 +144,5 @@ def estimating(model: nn.Module) -> Iterator[None]:
 def exact_views(propagation: Propagation, x_in: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Returns `A x_in` and the propagated rows of all nodes for prediction, [N, C] each."""
     adj = whole_matrix(batch)
-    return by_columns(partial(ops.spmm, adj), x_in, adj.device), propagation.infer(x_in, adj)
+    near = by_columns(partial(ops.spmm, adj), x_in, adj.device, num_rows=adj.num_cols)
+    return near, propagation.infer(x_in, adj)

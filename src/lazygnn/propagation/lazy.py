@@ -11,6 +11,7 @@ from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import check_num_nodes
 from lazygnn.history import History, NoHistory, StoredHistory
 from lazygnn.history.device import DeviceStore
+from lazygnn.history.pinned import PinnedStore
 from lazygnn.ops import Adjacency
 from lazygnn.propagation.base import Diffusion, exact_views, whole_matrix
 from lazygnn.propagation.diagnostics import Diagnostics
@@ -111,7 +112,9 @@ class LazyPropagation(Diffusion):
         Returns `None` if a row was never written, or if the history is not in the memory of the compute device.
         """
         history = self.features
-        if not isinstance(history, StoredHistory) or not history.complete or type(history.values) is not DeviceStore:
+        if not isinstance(history, StoredHistory) or not history.complete:
+            return None
+        if not isinstance(history.values, DeviceStore) or isinstance(history.values, PinnedStore):
             return None
         if history.values.device.type != x_in.device.type or history.values.num_rows != len(x_in):
             return None

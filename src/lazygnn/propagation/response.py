@@ -13,6 +13,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from lazygnn import ops
 from lazygnn.errors import GraphError, check_number, wrong_type
 from lazygnn.fixed_point import check_alpha, check_sign
 from lazygnn.ops import Adjacency, Csr, run_steps, spmm
@@ -105,7 +106,8 @@ def fit_response(
     if 1 in (beta, alpha):
         return Response.plain(num_layers, further)
     generator = torch.Generator().manual_seed(seed)
-    probe = torch.randn(adj.num_cols, PROBES, generator=generator).to(adj.device, adj.value.dtype)
+    probe = ops.own_rows(adj, torch.randn(adj.num_cols, PROBES, generator=generator))
+    probe = probe.to(adj.device, adj.value.dtype)
     powers = [probe]
     for _ in range(degree):
         powers.append(sign * spmm(adj, powers[-1]))
@@ -113,7 +115,7 @@ def fit_response(
     wanted = run_steps([adj] * further, steady, probe, alpha, sign=sign) - level * probe
     # P = level + (A - I) (b_0 + b_1 A + ...), so that P(1) = level whatever the b are
     basis = torch.stack([(after - before).flatten() for before, after in pairwise(powers)], dim=1).double()
-    gram, target = (basis.T @ basis).cpu(), (basis.T @ wanted.flatten().double()).cpu()
+    gram, target = (ops.total(adj, part).cpu() for part in (basis.T @ basis, basis.T @ wanted.flatten().double()))
     b = torch.linalg.lstsq(gram, target.unsqueeze(1)).solution.flatten().tolist()
     coefficients = [level, *[0.0] * degree]
     for power, weight in enumerate(b):

@@ -6,7 +6,7 @@ Training can stop after any batch and be resumed from `checkpoint` with the same
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -169,7 +169,7 @@ class Trainer:
         scores = self.best.scores
         if not self.best.weights or solves(self.model):
             started = time.perf_counter()
-            scores = evaluate(self.model, self.graph, self.options.metric, select=not self.best.weights)
+            scores = self._scores(select=not self.best.weights)
             self.eval_seconds += time.perf_counter() - started
         return FitResult(self.epoch, self.best.epoch, scores, self.seconds, self.eval_seconds)
 
@@ -266,8 +266,8 @@ class Trainer:
 
     def _train_batches(self) -> None:
         started = time.perf_counter()
-        for batch in self.loader:
-            self._losses.append(self._train_batch(batch))
+        for loss in self._steps():
+            self._losses.append(loss)
             self.num_batches += 1
             if self.on_batch is not None:
                 self._epoch_seconds += time.perf_counter() - started
@@ -276,6 +276,11 @@ class Trainer:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
         self._epoch_seconds += time.perf_counter() - started
+
+    def _steps(self) -> Iterator[Tensor]:
+        """Takes the steps that are left of the epoch and yields the loss of each."""
+        for batch in self.loader:
+            yield self._train_batch(batch)
 
     def _train_batch(self, batch: Batch) -> Tensor:
         if self._replay is None:
@@ -322,9 +327,12 @@ class Trainer:
         """Returns the scores of the current weights; fixed points are estimated, from stored ones if there are any."""
         started = time.perf_counter()
         with estimating(self.model):
-            scores = evaluate(self.model, self.graph, self.options.metric, select=True)
+            scores = self._scores(select=True)
         self.eval_seconds += time.perf_counter() - started
         return scores
+
+    def _scores(self, *, select: bool) -> dict[str, float]:
+        return evaluate(self.model, self.graph, self.options.metric, select=select)
 
     def _diagnose(self) -> dict[str, float] | None:
         """Measures how lazy the histories are: mean age, drift of the inputs, error of the stored solution."""

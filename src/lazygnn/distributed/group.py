@@ -1,0 +1,256 @@
+"""The ranks of a training: who they are, how they talk to each other, and what happens if one of them fails."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, NoReturn, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from lazygnn.errors import CheckpointError, ConfigError, GraphError, RankError
+
+T = TypeVar("T")
+
+# errors of a user, told in one line
+KNOWN = (GraphError, ConfigError, CheckpointError, OSError)
+# seconds within which ranks that are alive say so after a failure
+_ROLL_CALL = 5.0
+# what one rank does alone, such as a partition, takes as long as it takes
+_ALONE = timedelta(days=7)
+
+
+class Ranks:
+    """All ranks, seen from one of them. A single rank needs no process group.
+
+    Args:
+        rank: The number of this rank.
+        size: The number of ranks.
+        store: Where ranks leave messages that do not need the others to answer; `None` for a single rank.
+        timeout: Seconds after which a rank that does not answer is an error.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1, store: dist.Store | None = None, timeout: float = 0.0) -> None:
+        self.rank, self.size, self.timeout = rank, size, timeout
+        self._store = store
+
+    @property
+    def is_first(self) -> bool:
+        """Returns whether this rank writes files and talks to the user."""
+        return self.rank == 0
+
+    def all_to_all(
+        self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]
+    ) -> Callable[[], object]:
+        """Starts to send rows to every rank and returns a function that waits until `out` has those of the others.
+
+        Args:
+            out: Where rows are received, sorted by the rank that sends them.
+            rows: The rows to send, sorted by the rank that receives them; they must not change before the wait.
+            received: The number of rows from each rank.
+            sent: The number of rows to each rank.
+        """
+        if self.size == 1:
+            out.copy_(rows)
+            return lambda: None
+        with self._naming():
+            work = dist.all_to_all_single(out, rows, list(received), list(sent), async_op=True)
+
+        def wait() -> None:
+            with self._naming():
+                work.wait()
+
+        return wait
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        """Adds the tensors of all ranks, in place."""
+        if self.size > 1:
+            with self._naming():
+                dist.all_reduce(tensor)
+        return tensor
+
+    def gather(self, value: T) -> list[T]:
+        """Returns the values of all ranks on all of them."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        with self._naming():
+            dist.all_gather_object(values, value)
+        return values
+
+    def gather_rows(self, rows: Tensor) -> Tensor | None:
+        """Returns the rows of all ranks on the first rank, in host memory, and `None` on the others."""
+        rows = rows.detach().cpu().contiguous()
+        counts = self.gather(len(rows))
+        out = rows.new_empty((sum(counts), *rows.shape[1:])) if self.is_first else rows[:0]
+        sent = [len(rows), *[0] * (self.size - 1)]
+        received = counts if self.is_first else [0] * self.size
+        self.all_to_all(_bytes(out), _bytes(rows), received, sent)()
+        return out if self.is_first else None
+
+    def from_first(self, value: T) -> T:
+        """Returns the value of the first rank."""
+        if self.size == 1:
+            return value
+        values = [value]
+        with self._naming():
+            dist.broadcast_object_list(values, src=0)
+        return values[0]
+
+    def first_alone(self, name: str, action: Callable[[], T]) -> T:
+        """Runs an action on the first rank while the others wait, however long it takes; returns its result.
+
+        Args:
+            name: Names the action, once in a training.
+            action: An error in it is an error of all ranks.
+        """
+        found: list[T] = []
+        with self.agreeing():
+            if self.is_first:
+                try:
+                    found.append(action())
+                finally:
+                    if self._store is not None:
+                        self._store.set(f"alone/{name}", "done")
+            elif self._store is not None:
+                with self._naming():
+                    self._store.wait([f"alone/{name}"], _ALONE)
+        return self.from_first(found[0] if found else None)  # type: ignore[return-value]
+
+    @contextmanager
+    def agreeing(self) -> Iterator[None]:
+        """Lets all ranks end the block together: if one of them fails with a known error, all fail with that error."""
+        own: Exception | None = None
+        try:
+            yield
+        except KNOWN as error:
+            own = error
+        errors = self.gather(None if own is None else str(own))
+        failed = [rank for rank, error in enumerate(errors) if error is not None]
+        if not failed:
+            return
+        if failed[0] > 0:
+            raise RankError(f"rank {failed[0]}: {errors[failed[0]]}", shown=self.is_first) from own
+        # an error of the first rank, which acts for all, is told like that of a single process
+        if self.is_first and own is not None:
+            raise own
+        raise RankError(str(errors[0]), shown=False) from own
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Tells the other ranks of an error in the block, which they would only know as a lost connection."""
+        try:
+            yield
+        except RankError:
+            raise
+        except KNOWN as error:
+            message, told = f"rank {self.rank}: {error}", str(error)
+            self._post(message)
+            if self._store is None:
+                raise
+            # all ranks may have the same error, which one of them tells
+            if self._store.compare_set("told", "", told).decode() == told and self._store.add("telling", 1) > 1:
+                raise RankError(message, shown=False) from error
+            raise RankError(message) from error
+        except BaseException as error:
+            self._post(f"rank {self.rank}: {type(error).__name__}")
+            raise
+
+    def close(self) -> None:
+        """Ends the process group, if there is one."""
+        if self.size > 1 and dist.is_initialized():
+            dist.destroy_process_group()
+
+    def _post(self, message: str) -> None:
+        if self._store is not None:
+            self._store.set(f"failed/{self.rank}", message)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Turns the failure of a collective into an error that names the rank that caused it."""
+        try:
+            yield
+        except RuntimeError as error:
+            self._blame(error)
+
+    def _blame(self, error: RuntimeError) -> NoReturn:
+        assert self._store is not None
+        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        try:
+            others = self._silent_ranks()
+        except RuntimeError:
+            raise RankError(
+                f"rank {self.rank} lost the connection to the first host ({first_line}); {_REMEDY}"
+            ) from error
+        for rank in range(self.size):
+            if self._store.check([f"failed/{rank}"]):
+                # that rank tells the user
+                message = self._store.get(f"failed/{rank}").decode()
+                raise RankError(message, shown=False) from error
+        names = ", ".join(map(str, others)) or "unknown"
+        plural = "ranks" if len(others) > 1 else "rank"
+        alive = [rank for rank in range(self.size) if rank not in others]
+        raise RankError(
+            f"{plural} {names} of {self.size} ended or did not answer within {self.timeout:g} seconds "
+            f"({first_line}); {_REMEDY}",
+            shown=self.rank == min(alive),
+        ) from error
+
+    def _silent_ranks(self) -> list[int]:
+        assert self._store is not None
+        self._store.set(f"alive/{self.rank}", "yes")
+        deadline = time.monotonic() + _ROLL_CALL
+        silent = list(range(self.size))
+        while silent and time.monotonic() < deadline:
+            silent = [rank for rank in silent if not self._store.check([f"alive/{rank}"])]
+            if any(self._store.check([f"failed/{rank}"]) for rank in silent):
+                break
+            time.sleep(0.05)
+        return silent
+
+
+_REMEDY = "find out why it ended, then resume the run with `torchrun ... -m lazygnn train --resume RUN`"
+
+
+def is_launched(environment: Mapping[str, str] = os.environ) -> bool:
+    """Returns whether `torchrun` has started this process as one of several."""
+    return environment.get("WORLD_SIZE", "1") not in ("", "1") and "RANK" in environment
+
+
+def join(device: torch.device, timeout: float) -> Ranks:
+    """Joins the ranks that `torchrun` has started; without it, this process is the only rank.
+
+    Ranks talk through Gloo, and through NCCL between GPUs if every rank of a host has its own.
+
+    Args:
+        device: The compute device.
+        timeout: Seconds after which a rank that does not answer is an error.
+    """
+    if not is_launched():
+        return Ranks()
+    if device.type == "cuda":
+        local, here = int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        torch.cuda.set_device(local % torch.cuda.device_count())
+        backend = "cpu:gloo,cuda:nccl" if here <= torch.cuda.device_count() else "gloo"
+    else:
+        backend = "gloo"
+    wait = timedelta(seconds=timeout)
+    store, rank, size = next(iter(dist.rendezvous("env://", timeout=wait)))
+    store.set_timeout(wait)
+    try:
+        dist.init_process_group(backend, store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
+    except RuntimeError as error:
+        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise RankError(
+            f"rank {rank} could not join the {size} ranks within {timeout:g} seconds ({first_line}); "
+            "start all of them, with the same `--nnodes` and `--rdzv-endpoint`"
+        ) from error
+    return Ranks(rank, size, dist.PrefixStore("lazygnn", store), timeout)
+
+
+def _bytes(rows: Tensor) -> Tensor:
+    """Returns rows as bytes, since not every backend knows every type."""
+    return rows.reshape(len(rows), -1).view(torch.uint8) if rows.numel() else rows.new_empty(0, 0, dtype=torch.uint8)

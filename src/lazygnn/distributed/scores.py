@@ -1,0 +1,79 @@
+"""Exact scores over the nodes of all ranks."""
+
+from torch import Tensor
+
+from lazygnn.distributed.group import Ranks
+from lazygnn.errors import DivergenceError, GraphError
+from lazygnn.graph import Graph
+from lazygnn.model import Model
+from lazygnn.training import infer
+from lazygnn.training.metrics import Metric, find_metric, gain, score
+
+# metrics that are a mean over nodes, by task
+_MEANS = {"single-label": ("accuracy", "micro-f1"), "multi-label": (), "regression": ("mae",)}
+
+
+def evaluate_ranks(
+    model: Model, graph: Graph, ranks: Ranks, metric: str = "auto", *, select: bool = False
+) -> dict[str, float]:
+    """Returns the score on every split, over the nodes of all ranks; all ranks return the same numbers.
+
+    Args:
+        model: The model, with the same weights on every rank.
+        graph: The nodes of this rank.
+        ranks: All ranks.
+        metric: A metric of the task; `auto` is its default.
+        select: Whether the model chooses what is chosen on validation, as in training.
+    """
+    name, function = find_metric(metric, graph.task)
+
+    def over_ranks(outputs: Tensor, split: str) -> float:
+        return score_ranks(name, function, outputs, graph, ranks, split)
+
+    def validate(outputs: Tensor) -> float:
+        return gain(name, over_ranks(outputs, "val"))
+
+    outputs = infer(model, graph, score=validate if select and "val" in graph.masks else None)
+    return {split: over_ranks(outputs, split) for split in graph.masks}
+
+
+def score_ranks(name: str, metric: Metric, outputs: Tensor, graph: Graph, ranks: Ranks, split: str) -> float:
+    """Returns the score of a split: a mean over ranks if the metric is one, or else that of the gathered rows.
+
+    Args:
+        name: The name of the metric.
+        metric: The metric.
+        outputs: Of the nodes of this rank, [K, C].
+        graph: The nodes of this rank.
+        ranks: All ranks.
+        split: A split of the graph.
+
+    Raises:
+        DivergenceError: An output is not finite.
+        GraphError: The metric is not defined on the nodes of the split.
+    """
+    mask = graph.masks[split]
+    found, failure = 0.0, None
+    if name in _MEANS[graph.task.kind]:
+        count = int(mask.sum())
+        try:
+            own = score(metric, outputs, graph.y, {split: mask})[split] if count else 0.0
+        except DivergenceError as error:
+            own, failure = 0.0, error
+        shares = ranks.gather((own * count, None if failure is None else str(failure)))
+        found = sum(share for share, _ in shares) / max(graph.count(split), 1)
+        failures = [text for _, text in shares if text is not None]
+    else:
+        rows, labels = ranks.gather_rows(outputs[mask]), ranks.gather_rows(graph.y[mask])
+        if rows is not None and labels is not None:
+            try:
+                found = score(metric, rows, labels, {split: labels.new_ones(len(labels)).bool()})[split]
+            except (DivergenceError, GraphError) as error:
+                failure = error
+        found, text, is_graph = ranks.from_first((found, str(failure), isinstance(failure, GraphError)))
+        if is_graph:
+            raise GraphError(text)
+        failures = [] if text == "None" else [text]
+    if failures:
+        raise DivergenceError(failures[0])
+    return found

@@ -1,0 +1,100 @@
+"""Ranks as processes and as threads of a test."""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor
+
+from lazygnn.distributed.group import Ranks
+
+T = TypeVar("T")
+
+
+class _Meeting:
+    """Where threads lay down values for each other."""
+
+    def __init__(self, size: int) -> None:
+        self.barrier = threading.Barrier(size, timeout=60)
+        self.values: list[Any] = [None] * size
+
+
+class ThreadRanks(Ranks):
+    """Ranks that are threads of one process; random numbers are shared by all of them."""
+
+    def __init__(self, rank: int, meeting: _Meeting) -> None:
+        super().__init__(rank, len(meeting.values))
+        self.meeting = meeting
+
+    def gather(self, value: T) -> list[T]:
+        self.meeting.values[self.rank] = value
+        self.meeting.barrier.wait()
+        found = list(self.meeting.values)
+        self.meeting.barrier.wait()
+        return found
+
+    def all_to_all(
+        self, out: Tensor, rows: Tensor, received: Sequence[int], sent: Sequence[int]
+    ) -> Callable[[], object]:
+        blocks = self.gather(rows.split(list(sent)))
+        mine = [theirs[self.rank] for theirs in blocks]
+        assert [len(block) for block in mine] == list(received)
+        out.copy_(torch.cat([block.reshape(len(block), *out.shape[1:]) for block in mine]))
+        return lambda: None
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        total = torch.stack(self.gather(tensor.clone())).sum(0)
+        return tensor.copy_(total)
+
+    def from_first(self, value: T) -> T:
+        return self.gather(value)[0]
+
+
+def in_threads(size: int, function: Callable[[Ranks], T]) -> list[T]:
+    """Runs a function on several ranks and returns the result of each; an error of one is raised."""
+    meeting, results, errors = _Meeting(size), [None] * size, list[BaseException]()
+
+    def run(rank: int) -> None:
+        try:
+            results[rank] = function(ThreadRanks(rank, meeting))  # type: ignore[call-overload]
+        except BaseException as error:
+            errors.append(error)
+            meeting.barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in errors:
+        if not isinstance(error, threading.BrokenBarrierError):
+            raise error
+    assert not errors
+    return results  # type: ignore[return-value]
+
+
+def in_processes(folder: Path, sizes: Sequence[int], function: Callable[[Ranks, Path], object]) -> None:
+    """Runs a function on the ranks of several groups, one group after the other, in the same processes.
+
+    Each rank saves its result as `<folder>/<size>-<rank>.pt`.
+    """
+    mp.spawn(_run, (str(folder), list(sizes), function), nprocs=max(sizes))  # type: ignore[no-untyped-call]
+
+
+def _run(rank: int, folder: str, sizes: list[int], function: Callable[[Ranks, Path], object]) -> None:
+    torch.set_num_threads(1)
+    for size in sizes:
+        if rank >= size:
+            continue
+        store = dist.FileStore(str(Path(folder) / f"store-{size}"), size)
+        wait = timedelta(seconds=60)
+        if size > 1:
+            dist.init_process_group("gloo", store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
+        ranks = Ranks(rank, size, store if size > 1 else None, 60)
+        torch.save(function(ranks, Path(folder)), Path(folder) / f"{size}-{rank}.pt")
+        ranks.close()
