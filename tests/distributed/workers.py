@@ -1,5 +1,6 @@
 """Ranks as processes and as threads of a test."""
 
+import multiprocessing
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -83,7 +84,11 @@ def in_processes(folder: Path, sizes: Sequence[int], function: Callable[[Ranks, 
 
     Each rank saves its result as `<folder>/<size>-<rank>.pt`.
     """
-    mp.spawn(_run, (str(folder), list(sizes), function), nprocs=max(sizes))  # type: ignore[no-untyped-call]
+    # processes start from one that has imported everything, which takes seconds
+    multiprocessing.set_forkserver_preload(["torch.distributed.checkpoint", "lazygnn", function.__module__])
+    mp.start_processes(  # type: ignore[no-untyped-call]
+        _run, (str(folder), list(sizes), function), nprocs=max(sizes), start_method="forkserver"
+    )
 
 
 def _run(rank: int, folder: str, sizes: list[int], function: Callable[[Ranks, Path], object]) -> None:
