@@ -44,7 +44,12 @@ def by_rows(
 
 
 def by_columns(
-    propagate: Callable[..., Tensor], x: Tensor, device: torch.device, *others: Tensor, in_place: bool = False, num_rows: int | None = None
+    propagate: Callable[..., Tensor],
+    x: Tensor,
+    device: torch.device,
+    *others: Tensor,
+    in_place: bool = False,
+    num_rows: int | None = None,
 ) -> Tensor:
     """Applies `propagate` on `device` to as many columns at a time as `INFERENCE_BYTES` holds.
 

@@ -1,6 +1,5 @@
 """Ranks as processes and as threads of a test."""
 
-import multiprocessing
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -9,10 +8,12 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 from torch import Tensor
+from torch.distributed import FileStore  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import PrefixStore
 
 from lazygnn.distributed.group import Ranks
+from tests.processes import context
 
 T = TypeVar("T")
 
@@ -79,27 +80,31 @@ def in_threads(size: int, function: Callable[[Ranks], T]) -> list[T]:
     return results  # type: ignore[return-value]
 
 
-def in_processes(folder: Path, sizes: Sequence[int], function: Callable[[Ranks, Path], object]) -> None:
-    """Runs a function on the ranks of several groups, one group after the other, in the same processes.
+def in_processes(folder: Path, sizes: Sequence[int], function: Callable[[Ranks, Path, int], object]) -> None:
+    """Runs a function in several rounds, each on a number of ranks, in the same processes.
 
-    Each rank saves its result as `<folder>/<size>-<rank>.pt`.
+    The function receives the ranks, the folder and the round. A rank saves its result as `<folder>/<round>-<rank>.pt`.
     """
-    # processes start from one that has imported everything, which takes seconds
-    multiprocessing.set_forkserver_preload(["torch.distributed.checkpoint", "lazygnn", function.__module__])
-    mp.start_processes(  # type: ignore[no-untyped-call]
-        _run, (str(folder), list(sizes), function), nprocs=max(sizes), start_method="forkserver"
-    )
+    processes = [
+        context().Process(target=_run, args=(rank, str(folder), list(sizes), function)) for rank in range(max(sizes))
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
-def _run(rank: int, folder: str, sizes: list[int], function: Callable[[Ranks, Path], object]) -> None:
+def _run(rank: int, folder: str, sizes: list[int], function: Callable[[Ranks, Path, int], object]) -> None:
     torch.set_num_threads(1)
-    for size in sizes:
+    for number, size in enumerate(sizes):
         if rank >= size:
             continue
-        store = dist.FileStore(str(Path(folder) / f"store-{size}"), size)
+        store = FileStore(str(Path(folder) / f"store-{number}"), size)
         wait = timedelta(seconds=60)
         if size > 1:
-            dist.init_process_group("gloo", store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
+            group = PrefixStore("group", store)
+            dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=wait)
         ranks = Ranks(rank, size, store if size > 1 else None, 60)
-        torch.save(function(ranks, Path(folder)), Path(folder) / f"{size}-{rank}.pt")
+        torch.save(function(ranks, Path(folder), number), Path(folder) / f"{number}-{rank}.pt")
         ranks.close()

@@ -74,8 +74,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reports": {"graph", "task", "errors", "ops", "training"},
     "export": set(),
     "tuning": LIBRARY | {"methods", "training"},
-    "commands": LIBRARY | {"correct_smooth", "methods", "training", "run", "reports", "tuning", "export"},
-    "cli": {"errors", "config", "data", "history", "partitioning", "correct_smooth", "methods", "run", "commands"},
+    "distributed": LIBRARY | {"methods", "training", "run"},
+    "commands": LIBRARY
+    | {"correct_smooth", "methods", "training", "run", "reports", "tuning", "export", "distributed"},
+    "cli": {"errors", "config", "data", "history", "partitioning", "correct_smooth", "methods", "run", "commands"}
+    | {"distributed"},
 }
 # methods of a class that lead to a higher part, which they import when they are called
 SHORTCUTS = {"graph": {"tables", "data"}}

@@ -16,6 +16,7 @@ from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result
 from lazygnn.config import Config, check_options
 from lazygnn.data import load_graph
+from lazygnn.distributed import is_launched
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, reason
 from lazygnn.feature_scale import FeatureScale
 from lazygnn.files import discard
@@ -111,9 +112,16 @@ def resume(
         root: Another folder of data files.
         quiet: Shows no progress.
         verify: Whether files of the run, or a graph, that have changed since they were written are refused.
+
+    Returns:
+        The result; empty on all but the first of several ranks.
     """
     path = as_path(path, "path")
     run = Run.open(path, verify=verify)
+    if is_launched() or run.config(read_config).trainer.parts_per_step is not None:
+        from lazygnn.commands.scaling import resume_ranks
+
+        return resume_ranks(path, epochs=epochs, device=device, root=root, quiet=quiet) or {}
     if epochs is None and run.has_ended():
         return _left_unchanged(run)
     with locked(path):

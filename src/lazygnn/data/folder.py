@@ -121,7 +121,9 @@ def read_entries(path: str | Path, name: ArrayName, start: int, stop: int) -> np
     try:
         with file.open("rb") as stream:
             version = np.lib.format.read_magic(stream)
-            read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            read_header = (
+                np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            )
             shape, _, dtype = read_header(stream)
             stride = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
             stream.seek(start * stride, 1)

@@ -3,3 +3,16 @@
 A process is a rank. Ranks take every step together. What they compute depends on the parts and not on the number of
 ranks.
 """
+
+import os
+from collections.abc import Mapping
+
+
+def is_launched(environment: Mapping[str, str] = os.environ) -> bool:
+    """Returns whether `torchrun` has started this process as one of several."""
+    return environment.get("WORLD_SIZE", "1") not in ("", "1") and "RANK" in environment
+
+
+def is_restarted(environment: Mapping[str, str] = os.environ) -> bool:
+    """Returns whether `torchrun` has started all ranks again after one of them failed."""
+    return environment.get("TORCHELASTIC_RESTART_COUNT", "0") not in ("", "0")

@@ -79,7 +79,7 @@ class Exchange:
         sent = torch.cat([_as_bytes(part) for part in fields], dim=1)
         received = torch.empty(len(plan.slots), sent.shape[1], dtype=torch.uint8, device=self.device)
         wait = self.ranks.all_to_all(received, sent, plan.received, plan.sent)
-        self.traffic.add_rows(plan.sent_to_others(self.ranks.rank) * sent.shape[1])
+        self.traffic.halo += plan.sent_to_others(self.ranks.rank) * sent.shape[1]
         self._flight = _Flight(plan, sent, received, wait)
 
     def finish(self) -> None:

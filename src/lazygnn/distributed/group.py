@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
@@ -10,7 +10,10 @@ from typing import Any, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
+from lazygnn.distributed import is_launched
 from lazygnn.errors import CheckpointError, ConfigError, GraphError, RankError
 
 T = TypeVar("T")
@@ -33,7 +36,7 @@ class Ranks:
         timeout: Seconds after which a rank that does not answer is an error.
     """
 
-    def __init__(self, rank: int = 0, size: int = 1, store: dist.Store | None = None, timeout: float = 0.0) -> None:
+    def __init__(self, rank: int = 0, size: int = 1, store: Store | None = None, timeout: float = 0.0) -> None:
         self.rank, self.size, self.timeout = rank, size, timeout
         self._store = store
 
@@ -215,11 +218,6 @@ class Ranks:
 _REMEDY = "find out why it ended, then resume the run with `torchrun ... -m lazygnn train --resume RUN`"
 
 
-def is_launched(environment: Mapping[str, str] = os.environ) -> bool:
-    """Returns whether `torchrun` has started this process as one of several."""
-    return environment.get("WORLD_SIZE", "1") not in ("", "1") and "RANK" in environment
-
-
 def join(device: torch.device, timeout: float) -> Ranks:
     """Joins the ranks that `torchrun` has started; without it, this process is the only rank.
 
@@ -238,17 +236,17 @@ def join(device: torch.device, timeout: float) -> Ranks:
     else:
         backend = "gloo"
     wait = timedelta(seconds=timeout)
-    store, rank, size = next(iter(dist.rendezvous("env://", timeout=wait)))
+    store, rank, size = next(iter(rendezvous("env://", timeout=wait)))
     store.set_timeout(wait)
     try:
-        dist.init_process_group(backend, store=dist.PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
+        dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
     except RuntimeError as error:
         first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise RankError(
             f"rank {rank} could not join the {size} ranks within {timeout:g} seconds ({first_line}); "
             "start all of them, with the same `--nnodes` and `--rdzv-endpoint`"
         ) from error
-    return Ranks(rank, size, dist.PrefixStore("lazygnn", store), timeout)
+    return Ranks(rank, size, PrefixStore("lazygnn", store), timeout)
 
 
 def _bytes(rows: Tensor) -> Tensor:

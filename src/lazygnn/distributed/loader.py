@@ -66,12 +66,13 @@ class PartLoader(EpochLoader):
         super().__init__(seed)
         assert isinstance(graph.adj, ShardedMatrix)
         self.graph, self.num_layers, self.halo = graph, num_layers, halo
+        self.num_parts = shard.num_parts
         self._num_steps = -(-shard.num_parts // parts_per_step)
         self._halo_features = halo_features
         self._weight = loss_weight(graph, self._num_steps)
         self._batches: dict[int, Batch] = {}
         self.parts = list(graph.adj.parts)
-        self._steps = [self._make_step(shard, ranks, number) for number in range(self._num_steps)]
+        self.all_steps = [self._make_step(shard, ranks, number) for number in range(self._num_steps)]
 
     def __len__(self) -> int:
         return self._num_steps
@@ -84,9 +85,11 @@ class PartLoader(EpochLoader):
     def steps(self) -> Iterator[Step]:
         """Yields the steps that are left of the epoch, as many on every rank."""
         while self.position < len(self):
-            order = torch.randperm(len(self), generator=torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch))
+            order = torch.randperm(
+                len(self), generator=torch.Generator().manual_seed(self.seed * 1_000_003 + self.epoch)
+            )
             self.position += 1
-            yield self._steps[int(order[self.position - 1])]
+            yield self.all_steps[int(order[self.position - 1])]
         self.epoch, self.position = self.epoch + 1, 0
 
     def upcoming(self) -> Batch | None:

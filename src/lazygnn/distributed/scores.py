@@ -53,7 +53,8 @@ def score_ranks(name: str, metric: Metric, outputs: Tensor, graph: Graph, ranks:
         GraphError: The metric is not defined on the nodes of the split.
     """
     mask = graph.masks[split]
-    found, failure = 0.0, None
+    found = 0.0
+    failure: DivergenceError | GraphError | None = None
     if name in _MEANS[graph.task.kind]:
         count = int(mask.sum())
         try:

@@ -91,7 +91,9 @@ def open_shard(folder: Path, ranks: Ranks, *, ptr: Tensor | None = None, with_ed
     whole = load_folder(folder)
     found = whole.part_ptr if ptr is None else ptr
     if found is None:
-        raise GraphError(f"`{folder}` is not sorted by a partition; write it with `lazygnn prepare GRAPH --out {folder}`")
+        raise GraphError(
+            f"`{folder}` is not sorted by a partition; write it with `lazygnn prepare GRAPH --out {folder}`"
+        )
     bounds_of_parts = found.tolist()
     num_parts = len(bounds_of_parts) - 1
     if ranks.size > num_parts:
@@ -111,7 +113,9 @@ def open_shard(folder: Path, ranks: Ranks, *, ptr: Tensor | None = None, with_ed
     ]
     halo = torch.cat([around for _, around in cut]).unique()
     parts = [
-        Part(p, bounds_of_parts[p] - first_row, bounds_of_parts[p + 1] - first_row, adj, torch.searchsorted(halo, around))
+        Part(
+            p, bounds_of_parts[p] - first_row, bounds_of_parts[p + 1] - first_row, adj, torch.searchsorted(halo, around)
+        )
         for p, (adj, around) in zip(own, cut, strict=True)
     ]
     traffic = Traffic()

@@ -1,6 +1,6 @@
 """Counts what ranks send to each other, at the collectives."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass
@@ -10,7 +10,7 @@ class Traffic:
     Attributes:
         halo: Bytes of rows around parts, in training.
         reduced: Bytes of gradients. A sum over `R` ranks sends `2 (R - 1) / R` times its size from every rank.
-        evaluated: Bytes of rows around parts, in evaluation.
+        evaluated: Bytes of rows around parts in products with the matrix of the graph, as in evaluation.
         exposed: Seconds of waiting in training, in which this rank did not compute.
         epochs: Epochs that were counted.
     """
@@ -20,15 +20,6 @@ class Traffic:
     evaluated: int = 0
     exposed: float = 0.0
     epochs: int = 0
-    # whether rows are exchanged for evaluation
-    evaluating: bool = field(default=False, repr=False)
-
-    def add_rows(self, num_bytes: int) -> None:
-        """Counts rows that were sent."""
-        if self.evaluating:
-            self.evaluated += num_bytes
-        else:
-            self.halo += num_bytes
 
     def add_sum(self, num_bytes: int, num_ranks: int) -> None:
         """Counts a sum over ranks."""

@@ -59,6 +59,7 @@ class RankTrainer(Trainer):
                 "diagnosed; set `diagnose_every=0`"
             )
         self.ranks, self.parts, self.exchange = ranks, loader, exchange
+        self.num_parts = loader.num_parts
         self.requests: Callable[[], list[float]] = list
         self.requested: list[float] = []
         # copies of other rows are empty at the start and after a resume
@@ -69,6 +70,10 @@ class RankTrainer(Trainer):
         """Returns the state of training; rows of histories are those of this rank."""
         self._average_buffers()
         return super().checkpoint()
+
+    def has_finite_weights(self) -> bool:
+        """Returns whether all weights are finite; they are the same on all ranks."""
+        return self._has_finite_weights()
 
     def _make_replay(self) -> Replay | None:
         return None
@@ -124,8 +129,9 @@ class RankTrainer(Trainer):
         extra, *summed = flat.split([len(extra), *[p.numel() for p in weights]])
         for weight, grad in zip(weights, summed, strict=True):
             weight.grad = grad.view_as(weight)
+        total: Tensor = extra[0]
         self.requested = extra[1:].tolist()
-        return extra[0]
+        return total
 
     def _fill_histories(self) -> None:
         """Runs forward-only passes, after which no stored row has seen an empty row around its part."""
@@ -146,12 +152,7 @@ class RankTrainer(Trainer):
 
     def _scores(self, *, select: bool) -> dict[str, float]:
         self._average_buffers()
-        traffic = self.exchange.traffic
-        traffic.evaluating = True
-        try:
-            return evaluate_ranks(self.model, self.graph, self.ranks, self.options.metric, select=select)
-        finally:
-            traffic.evaluating = False
+        return evaluate_ranks(self.model, self.graph, self.ranks, self.options.metric, select=select)
 
     def _share_weights(self) -> None:
         with torch.no_grad():

@@ -72,7 +72,8 @@ def run_steps(
 
 def norm(matrix: Csr, x: Tensor) -> Tensor:  # noqa: ARG001
     """Returns the Frobenius norm of `x`."""
-    return torch.linalg.vector_norm(x)
+    found: Tensor = torch.linalg.vector_norm(x)
+    return found
 
 
 def total(matrix: Csr, x: Tensor) -> Tensor:  # noqa: ARG001

@@ -3,8 +3,8 @@
 import logging
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 
@@ -71,23 +71,31 @@ class Saver:
             logger.warning("no checkpoint was written: %s", error)
         self._saved_at = time.monotonic()
 
-    @contextmanager
-    def handling_signals(self) -> Iterator[None]:
+    def handling_signals(self) -> AbstractContextManager[None]:
         """Lets SIGTERM and SIGINT stop the training after the current batch; a second one stops it at once."""
+        return stopping(self._stop)
 
-        def request_stop(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
-            self.signum = signum
-            signal.signal(signum, previous[signal.Signals(signum)])
+    def _stop(self, signum: int) -> None:
+        self.signum = signum
 
-        previous = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            for signum in previous:
-                signal.signal(signum, request_stop)
-        except ValueError:
-            # only the main thread may handle signals; in another one, they are left to the caller
-            previous = {}
-        try:
-            yield
-        finally:
-            for signum, handler in previous.items():
-                signal.signal(signum, handler)
+
+@contextmanager
+def stopping(request: Callable[[int], None]) -> Iterator[None]:
+    """Calls a function at the first SIGTERM or SIGINT; a second one has its usual effect."""
+
+    def request_stop(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        request(signum)
+        signal.signal(signum, previous[signal.Signals(signum)])
+
+    previous = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        for signum in previous:
+            signal.signal(signum, request_stop)
+    except ValueError:
+        # only the main thread may handle signals; in another one, they are left to the caller
+        previous = {}
+    try:
+        yield
+    finally:
+        for signum, handler in previous.items():
+            signal.signal(signum, handler)

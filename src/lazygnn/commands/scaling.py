@@ -1,0 +1,358 @@
+"""Trains a run with several ranks, which `torchrun` starts, and resumes it with any number of them.
+
+The first rank creates the run folder, shows progress and returns the result; the others return `None`.
+"""
+
+import json
+import logging
+import shutil
+import statistics
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lazygnn.commands.restoring import reload_graph, with_absolute_paths
+from lazygnn.commands.result import make_result, peak_memory_mib
+from lazygnn.commands.training import extended, new_folder
+from lazygnn.config import Config
+from lazygnn.data import load_graph
+from lazygnn.data.datasets import find_graph
+from lazygnn.data.folder import load_folder, save_folder
+from lazygnn.distributed import is_restarted
+from lazygnn.distributed.agreement import check_agreement
+from lazygnn.distributed.building import METHODS, build_trainer, check_method, share_of
+from lazygnn.distributed.checkpoint import RankCheckpoints
+from lazygnn.distributed.group import Ranks, join
+from lazygnn.distributed.saving import RankSaver
+from lazygnn.distributed.traffic import summarize
+from lazygnn.distributed.trainer import RankTrainer
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, RankError
+from lazygnn.graph import Graph
+from lazygnn.methods import read_config, resolve
+from lazygnn.methods.build import method_options
+from lazygnn.methods.options import ClusterOptions
+from lazygnn.ops import choose_device
+from lazygnn.partitioning import default_cache
+from lazygnn.run.claim import check_unused
+from lazygnn.run.curves import plot_curves
+from lazygnn.run.environment import describe_environment
+from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, HISTORIES, Run
+from lazygnn.run.lock import locked
+from lazygnn.run.progress import EpochProgress
+from lazygnn.run.saving import Interrupted
+from lazygnn.training import EpochReport
+from lazygnn.training.metrics import find_metric
+
+logger = logging.getLogger(__name__)
+
+PARTS, ORDER = "parts", "order.npy"
+
+
+def train_ranks(
+    method: str,
+    dataset: str,
+    values: Mapping[str, Any],
+    out: Path | None = None,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    root: str | None = None,
+    quiet: bool = False,
+) -> dict[str, Any] | None:
+    """Trains a method on a data set with the ranks that `torchrun` has started.
+
+    A data set that `lazygnn prepare --out` has written is read in place, each rank its own rows. The first rank
+    partitions any other one and writes it to the run folder. Ranks that were started again resume their run.
+
+    Args:
+        method: A method that ranks can train.
+        dataset: A name or a path; all ranks must see it under this name.
+        values: Options by name.
+        out: The run folder, which all ranks must see.
+        seed: Seed of weights, dropout and batches.
+        device: `auto`, `cpu` or `cuda`.
+        root: The folder of data files.
+        quiet: Shows no progress.
+
+    Returns:
+        The result on the first rank, `None` on the others.
+    """
+    # refuses wrong options before ranks meet
+    given = resolve(method, dataset, values, seed=seed, device=device, root=root)
+    with _joined(given) as ranks, ExitStack() as stack:
+
+        def prepare() -> tuple[str, str, bool]:
+            if is_restarted() and (left := _unfinished(given, out)) is not None:
+                stack.enter_context(locked(left))
+                return str(left), Run.open(left).config(read_config).record(), True
+            graph = load_graph(dataset, root)
+            config = resolve(method, dataset, values, graph=graph, seed=seed, device=device, root=root)
+            config = with_absolute_paths(for_ranks(config, graph, ranks.size))
+            path = new_folder(config, str(config.seed)) if out is None else out
+            check_unused(path)
+            stack.enter_context(locked(path))
+            return str(Run.create(path, config).path), config.record(), False
+
+        path, record, again = ranks.first_alone("start", prepare)
+        config = read_config(json.loads(record))
+        try:
+            return _train(Run(Path(path)), config, ranks, resuming=again, quiet=quiet)
+        except _NotStarted as stop:
+            if ranks.is_first and not again:
+                # nothing has been trained yet, and the folder would be refused by a second attempt
+                shutil.rmtree(path, ignore_errors=True)
+            raise stop.error from None
+
+
+def resume_ranks(
+    path: Path,
+    *,
+    epochs: int | None = None,
+    device: str | None = None,
+    root: str | None = None,
+    quiet: bool = False,
+) -> dict[str, Any] | None:
+    """Resumes a run from its last checkpoint, with the same or another number of ranks.
+
+    Args:
+        path: The run folder.
+        epochs: More epochs than the run was given, for a constant learning rate.
+        device: Another device than the run was started on.
+        root: Another folder of data files.
+        quiet: Shows no progress.
+
+    Returns:
+        The result on the first rank, `None` on the others.
+    """
+    run = Run.open(path)
+    given = run.config(read_config)
+    if device is not None:
+        given = given.model_copy(update={"device": device})
+    with _joined(given) as ranks, ExitStack() as stack:
+
+        def prepare() -> tuple[str, bool]:
+            config = given
+            if given.trainer.parts_per_step is None:
+                raise ConfigError(
+                    f"run `{path}` was started by one process; resume it without `torchrun`, or start a new run"
+                )
+            if epochs is None and run.has_ended():
+                return config.record(), True
+            stack.enter_context(locked(path))
+            if epochs is not None and epochs != config.trainer.epochs:
+                config = extended(config, epochs, path)
+                run.change_config(config)
+            return config.record(), False
+
+        record, ended = ranks.first_alone("resume", prepare)
+        if ended:
+            if not ranks.is_first:
+                return None
+            logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", path)
+            return run.result() | {"run": str(path)}
+        try:
+            return _train(run, read_config(json.loads(record)), ranks, resuming=True, root=root, quiet=quiet)
+        except _NotStarted as stop:
+            raise stop.error from None
+
+
+def for_ranks(config: Config, graph: Graph, num_ranks: int) -> Config:
+    """Returns a configuration with the number of parts, and of parts in a step, that ranks train.
+
+    Args:
+        config: As the user gave it.
+        graph: The graph as loaded; the parts of a prepared one are taken.
+        num_ranks: The number of ranks at the start.
+
+    Raises:
+        ConfigError: The method, or an option, is not for ranks, or there are more ranks than parts.
+    """
+    check_method(config)
+    if config.trainer.logger != "none":
+        raise ConfigError(f"`logger` is {config.trainer.logger}, which several ranks do not write; omit it")
+    together = config.trainer.parts_per_step or num_ranks
+    num_parts = together
+    model = config.model
+    if METHODS[config.method]:
+        options = method_options(config)
+        assert isinstance(options, ClusterOptions)
+        chosen = options.num_parts
+        prepared = 0 if graph.part_ptr is None else len(graph.part_ptr) - 1
+        num_parts = chosen if chosen > 1 else prepared or together
+        update: dict[str, Any] = {"num_parts": num_parts}
+        if num_parts == prepared:
+            update["partition"] = "contiguous"
+        model = model.model_copy(update=update)
+    if num_ranks > num_parts:
+        raise ConfigError(
+            f"{num_ranks} ranks share {num_parts} parts, and a rank needs one at least; set `num_parts={num_ranks}` or "
+            "more, or start fewer ranks"
+        )
+    if num_parts < 2 and METHODS[config.method]:
+        raise ConfigError("`parts_per_step` needs a graph of several parts; set `num_parts`, or omit `parts_per_step`")
+    trainer = config.trainer.model_copy(update={"parts_per_step": min(together, num_parts)})
+    return config.model_copy(update={"trainer": trainer, "model": model})
+
+
+def parts_folder(run: Run, config: Config, root: str | None = None) -> Path:
+    """Returns the folder of a run's graph, sorted by its partition; writes it to the run folder if it is not there.
+
+    Args:
+        run: The run.
+        config: Its configuration, from `for_ranks`.
+        root: Another folder of data files.
+    """
+    given = find_graph(config.dataset, root or config.root)
+    num_parts: int | None = getattr(config.model, "num_parts", None)
+    if given is not None and given.is_dir():
+        ptr = load_folder(given).part_ptr
+        if not METHODS[config.method] or (ptr is not None and len(ptr) - 1 == num_parts):
+            return given.absolute()
+    made = run.path / PARTS
+    if not made.is_dir():
+        graph = reload_graph(config, root)
+        parts = method_options(config).find_parts(graph, default_cache())
+        order = torch.arange(graph.num_nodes) if parts is None else parts.order
+        np.save(run.path / ORDER, order.numpy())
+        ptr = None if parts is None else parts.ptr
+        sorted_graph = graph.permute(order)
+        save_folder(Graph(**{**vars(sorted_graph), "part_ptr": ptr}), made)
+    return made.absolute()
+
+
+class _NotStarted(Exception):
+    """An error before the first step."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextmanager
+def _joined(config: Config) -> Iterator[Ranks]:
+    """Joins the other ranks; what goes wrong is told once."""
+    device = choose_device(config.device)
+    ranks = join(device, config.trainer.rank_timeout)
+    if not ranks.is_first:
+        # warnings are the same on all ranks
+        logging.getLogger("lazygnn").setLevel(logging.ERROR)
+    try:
+        with ranks.reporting():
+            yield ranks
+    except Interrupted as stop:
+        if ranks.is_first:
+            raise
+        raise RankError(str(stop), shown=False) from stop
+    finally:
+        ranks.close()
+
+
+def _unfinished(config: Config, out: Path | None) -> Path | None:
+    """Returns the run folder that ranks have started before they were started again."""
+    if out is not None:
+        return out if (out / CONFIG).is_file() else None
+    base = Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{config.seed}"
+    found = [path for path in base.parent.glob(f"{base.name}*") if (path / CONFIG).is_file()]
+    return max(found, key=lambda path: (path / CONFIG).stat().st_mtime, default=None)
+
+
+def _train(
+    run: Run, config: Config, ranks: Ranks, *, resuming: bool, root: str | None = None, quiet: bool
+) -> dict[str, Any] | None:
+    device = choose_device(config.device)
+    try:
+        trainer = _make_trainer(run, config, ranks, device, root)
+        checkpoints = RankCheckpoints(run.path / CHECKPOINTS, ranks)
+        if resuming and not checkpoints.restore(trainer) and ranks.is_first:
+            logger.warning("run `%s` has no checkpoint yet and starts over; see `checkpoint_minutes`", run.path)
+    except Exception as error:
+        raise _NotStarted(error) from error
+    if resuming and ranks.is_first:
+        run.log.rewind(trainer.epoch)
+    return _fit(run, config, trainer, checkpoints, quiet=quiet)
+
+
+def _make_trainer(run: Run, config: Config, ranks: Ranks, device: torch.device, root: str | None) -> RankTrainer:
+    folder = Path(ranks.first_alone("parts", lambda: str(parts_folder(run, config, root))))
+    digest = check_agreement(ranks, config, folder)
+    with ranks.agreeing():
+        if ranks.is_first:
+            _check_graph(run, digest)
+        shard = share_of(config, folder, ranks)
+    trainer = build_trainer(config, shard, ranks, device, run.path / HISTORIES / f"rank-{ranks.rank}")
+    if ranks.is_first:
+        metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
+        chosen = {"device": str(device), "metric": metric, "cuda_graphs": "off"} | config.model.chosen()
+        run.save_chosen(chosen)
+        run.save_environment(describe_environment())
+    return trainer
+
+
+def _check_graph(run: Run, digest: str) -> None:
+    known = run.inputs()
+    if not known:
+        run.save_inputs({"shards": digest})
+    elif known.get("shards") != digest:
+        raise CheckpointError(
+            f"the graph has other content than when run `{run.path}` was started; restore it, or start a new run"
+        )
+
+
+def _fit(
+    run: Run, config: Config, trainer: RankTrainer, checkpoints: RankCheckpoints, *, quiet: bool
+) -> dict[str, Any] | None:
+    ranks = trainer.ranks
+    saver = RankSaver(checkpoints, config.trainer, run.path, run.log)
+    trainer.on_batch, trainer.requests = saver, saver.requests
+    metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
+    title = f"{config.method} on {ranks.size} ranks"
+    showing = EpochProgress(title, config.trainer.epochs, metric=metric, quiet=quiet or not ranks.is_first)
+    with showing as progress, saver.handling_signals():
+
+        def on_epoch(report: EpochReport) -> None:
+            if ranks.is_first:
+                run.log.append(report)
+                progress.show(report)
+
+        trainer.on_epoch = on_epoch
+        try:
+            trainer.run()
+        except DivergenceError as error:
+            if not trainer.best.weights:
+                raise
+            if ranks.is_first:
+                run.save_weights(trainer.best.weights)
+            raise DivergenceError(f"{error}; the best weights, of epoch {trainer.best.epoch}, are kept") from error
+        saver.save(trainer)
+    fit = trainer.finish()
+    device = trainer.model.device
+    seen = ranks.gather((trainer.exchange.traffic, peak_memory_mib(device)))
+    # all ranks have written their last files
+    if not ranks.is_first:
+        return None
+    shutil.rmtree(run.path / HISTORIES, ignore_errors=True)
+    run.save_weights(trainer.model.state_dict())
+    log = run.log.read()
+    try:
+        plot_curves({config.method: log}, run.path / CURVES)
+    except Exception as error:
+        # the result is worth more than its picture
+        logger.warning("cannot draw `%s`: %s", run.path / CURVES, error)
+    trained = {
+        "epochs": fit.epochs,
+        "best_epoch": fit.best_epoch,
+        "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
+        "seconds": fit.seconds + fit.eval_seconds,
+        "eval_seconds": fit.eval_seconds,
+    }
+    result = make_result(config, metric, fit.scores, trained=trained, device=device, path=run.path)
+    result |= {"peak_memory_mib": max(memory for _, memory in seen)}
+    result |= summarize([traffic for traffic, _ in seen])
+    run.save_result(result)
+    if not config.trainer.keep_checkpoint:
+        shutil.rmtree(run.path / CHECKPOINTS, ignore_errors=True)
+    return result

@@ -1,0 +1,122 @@
+"""Builds the model and the trainer of a rank from a configuration."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from lazygnn.config import Config
+from lazygnn.distributed.exchange import Exchange
+from lazygnn.distributed.group import Ranks
+from lazygnn.distributed.loader import PartLoader
+from lazygnn.distributed.shard import Shard, open_shard
+from lazygnn.distributed.trainer import RankTrainer
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
+from lazygnn.methods import Place, build_model, place_graph
+from lazygnn.methods.base import MethodOptions
+from lazygnn.methods.build import method_options
+from lazygnn.models import Standardized
+from lazygnn.ops import Csr
+from lazygnn.partitioning import equal_slices
+from lazygnn.transforms import row_normalize
+
+# methods that ranks can train, and whether they propagate
+METHODS = {
+    "lazygnn": True,
+    "lazygnn-deep": True,
+    "appnp-gas": True,
+    "gcn-gas": True,
+    "gcnii-gas": True,
+    "mlp": False,
+}
+
+
+def check_method(config: Config) -> None:
+    """Refuses a method, or an option of it, that ranks cannot train."""
+    if config.method not in METHODS:
+        raise ConfigError(
+            f"several ranks cannot train `{config.method}`; choose one of: {', '.join(METHODS)}, or start one process"
+        )
+    options = method_options(config)
+    allowed = {
+        "halo": ("frozen", "features", "none"),
+        "loader": ("cluster",),
+        "parts_per_batch": (1,),
+        "history": ("device",),
+        "exact": (False,),
+    }
+    for name, values in allowed.items():
+        value = getattr(options, name, values[0])
+        if value not in values:
+            hint = "; parts are drawn together with `parts_per_step`" if name == "parts_per_batch" else ""
+            raise ConfigError(
+                f"`{name}` is {value}, which several ranks cannot train; set `{name}={str(values[0]).lower()}`, or "
+                f"start one process{hint}"
+            )
+
+
+def share_of(config: Config, folder: Path, ranks: Ranks) -> Shard:
+    """Reads the rows of this rank for the method of a configuration.
+
+    Args:
+        config: With `num_parts`, or `parts_per_step` for a method without parts.
+        folder: A graph sorted by its partition.
+        ranks: All ranks.
+    """
+    if METHODS[config.method]:
+        return open_shard(folder, ranks)
+    from lazygnn.data.folder import load_folder
+
+    assert config.trainer.parts_per_step is not None
+    ptr = equal_slices(load_folder(folder).num_nodes, config.trainer.parts_per_step)
+    return open_shard(folder, ranks, ptr=ptr, with_edges=False)
+
+
+def build_trainer(config: Config, shard: Shard, ranks: Ranks, device: torch.device, scratch: Path) -> RankTrainer:
+    """Builds the trainer of this rank.
+
+    Args:
+        config: With `parts_per_step`.
+        shard: The share of this rank.
+        ranks: All ranks; each of them builds its trainer.
+        device: The compute device.
+        scratch: A folder of this rank for what inference stores.
+    """
+    options, trainer = method_options(config), config.trainer
+    options.check(device)
+    assert trainer.parts_per_step is not None
+    graph = place_graph(config, shard.graph, device)
+    compute_dtype = torch.bfloat16 if trainer.precision == "bfloat16" else torch.float32
+    exchange = Exchange(
+        ranks,
+        graph.num_nodes,
+        len(shard.halo),
+        device,
+        wire=getattr(torch, trainer.wire),
+        traffic=shard.traffic,
+    )
+    place = Place(device, scratch, compute_dtype=compute_dtype, make_store=exchange.make_store)
+    torch.manual_seed(config.seed)
+    model = build_model(config, graph, place)
+    if trainer.standardize_targets and graph.task.kind == "regression":
+        model = Standardized.fit(model, graph).to(device)
+    halo = getattr(options, "halo", "none")
+    loader = PartLoader(
+        shard,
+        graph,
+        ranks,
+        getattr(options, "num_layers", 0) if METHODS[config.method] else 0,
+        parts_per_step=trainer.parts_per_step,
+        halo=halo,
+        halo_features=_halo_features(shard, graph, options) if halo == "features" else None,
+        seed=config.seed,
+    )
+    return RankTrainer(model, loader, graph, trainer, ranks, exchange, seed=config.seed)
+
+
+def _halo_features(shard: Shard, graph: Graph, options: MethodOptions) -> torch.Tensor | Csr:
+    """Returns the features around the parts, as the model takes them."""
+    around: Graph = replace(shard.graph, x=shard.halo_features())
+    around = row_normalize(around) if options.normalize_features else around
+    return around.x.to(graph.x.device)
