@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ import torch
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result, peak_memory_mib
 from lazygnn.commands.training import extended, new_folder
-from lazygnn.config import Config
+from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.data.datasets import find_graph
 from lazygnn.data.folder import load_folder, save_folder
@@ -81,9 +81,10 @@ def train_ranks(
     Returns:
         The result on the first rank, `None` on the others.
     """
-    # refuses wrong options before ranks meet
-    given = resolve(method, dataset, values, seed=seed, device=device, root=root)
-    with _joined(given) as ranks, ExitStack() as stack:
+    with _joined(device, values.get("rank_timeout")) as ranks, ExitStack() as stack:
+        with ranks.agreeing():
+            # refuses wrong options before the graph is loaded
+            given = resolve(method, dataset, values, seed=seed, device=device, root=root)
 
         def prepare() -> tuple[str, str, bool]:
             if is_restarted() and (left := _unfinished(given, out)) is not None:
@@ -132,7 +133,7 @@ def resume_ranks(
     given = run.config(read_config)
     if device is not None:
         given = given.model_copy(update={"device": device})
-    with _joined(given) as ranks, ExitStack() as stack:
+    with _joined(given.device, given.trainer.rank_timeout) as ranks, ExitStack() as stack:
 
         def prepare() -> tuple[str, bool]:
             config = given
@@ -233,10 +234,10 @@ class _NotStarted(Exception):
 
 
 @contextmanager
-def _joined(config: Config) -> Iterator[Ranks]:
-    """Joins the other ranks; what goes wrong is told once."""
-    device = choose_device(config.device)
-    ranks = join(device, config.trainer.rank_timeout)
+def _joined(device: str, timeout: object) -> Iterator[Ranks]:
+    """Joins the other ranks; what goes wrong is told once. A time-out that is not a number is refused later."""
+    usable = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
+    ranks = join(device, float(cast(float, timeout)) if usable else TrainerOptions().rank_timeout)
     if not ranks.is_first:
         # warnings are the same on all ranks
         logging.getLogger("lazygnn").setLevel(logging.ERROR)

@@ -9,6 +9,9 @@ import json
 import logging
 import re
 import shutil
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +64,9 @@ class RankCheckpoints:
                 unfinished.mkdir()
         try:
             writer = FileSystemWriter(unfinished, thread_count=1)
-            save(_named(trainer, tensors), storage_writer=writer, no_dist=self.ranks.size == 1)
-        except (OSError, RuntimeError, CheckpointException) as error:
+            with self.ranks.naming(), _without_advice():
+                save(_named(trainer, tensors), storage_writer=writer, no_dist=self.ranks.size == 1)
+        except (OSError, CheckpointException) as error:
             reason = " ".join(str(error).split())[-300:]
             raise CheckpointError(
                 f"cannot save `{final}`: {reason}; free some space or make the folder writable"
@@ -109,7 +113,8 @@ class RankCheckpoints:
                 return f"it has {state['parts']} parts, and the graph {trainer.num_parts}"
             reader = FileSystemReader(folder)
             wanted = _named(trainer, tensors) | _others(reader, tensors)
-            load(wanted, storage_reader=reader, no_dist=True)
+            with _without_advice():
+                load(wanted, storage_reader=reader, no_dist=True)
             rows = {name: value for name, value in tensors.items() if _is_rows(name)}
             trainer.restore(rows | {name: value for name, value in wanted.items() if "/" not in name}, state)
         except (OSError, ValueError, KeyError, RuntimeError, CheckpointException) as error:
@@ -122,6 +127,14 @@ class RankCheckpoints:
             return []
         found = [folder for folder in self.path.iterdir() if _NAME.fullmatch(folder.name)]
         return sorted(found, key=lambda folder: int(folder.name.removeprefix("ranks-")), reverse=True)
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """Silences torch where a rank reads or writes for itself on purpose."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield
 
 
 def _named(trainer: RankTrainer, tensors: dict[str, Tensor]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The ranks of a training: who they are, how they talk to each other, and what happens if one of them fails."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -59,11 +60,11 @@ class Ranks:
         if self.size == 1:
             out.copy_(rows)
             return lambda: None
-        with self._naming():
+        with self.naming():
             work = dist.all_to_all_single(out, rows, list(received), list(sent), async_op=True)
 
         def wait() -> None:
-            with self._naming():
+            with self.naming():
                 work.wait()
 
         return wait
@@ -71,7 +72,7 @@ class Ranks:
     def sum(self, tensor: Tensor) -> Tensor:
         """Adds the tensors of all ranks, in place."""
         if self.size > 1:
-            with self._naming():
+            with self.naming():
                 dist.all_reduce(tensor)
         return tensor
 
@@ -80,7 +81,7 @@ class Ranks:
         if self.size == 1:
             return [value]
         values: list[Any] = [None] * self.size
-        with self._naming():
+        with self.naming():
             dist.all_gather_object(values, value)
         return values
 
@@ -99,7 +100,7 @@ class Ranks:
         if self.size == 1:
             return value
         values = [value]
-        with self._naming():
+        with self.naming():
             dist.broadcast_object_list(values, src=0)
         return values[0]
 
@@ -119,7 +120,7 @@ class Ranks:
                     if self._store is not None:
                         self._store.set(f"alone/{name}", "done")
             elif self._store is not None:
-                with self._naming():
+                with self.naming():
                     self._store.wait([f"alone/{name}"], _ALONE)
         return self.from_first(found[0] if found else None)  # type: ignore[return-value]
 
@@ -131,16 +132,16 @@ class Ranks:
             yield
         except KNOWN as error:
             own = error
-        errors = self.gather(None if own is None else str(own))
-        failed = [rank for rank, error in enumerate(errors) if error is not None]
-        if not failed:
+        if self.size == 1:
+            if own is not None:
+                raise own
             return
-        if failed[0] > 0:
-            raise RankError(f"rank {failed[0]}: {errors[failed[0]]}", shown=self.is_first) from own
-        # an error of the first rank, which acts for all, is told like that of a single process
-        if self.is_first and own is not None:
-            raise own
-        raise RankError(str(errors[0]), shown=False) from own
+        errors = self.gather(None if own is None else str(own))
+        failed = next((rank for rank, error in enumerate(errors) if error is not None), None)
+        if failed is not None:
+            # the first rank acts for all, so that its errors are told like those of a single process
+            name = f"rank {failed}: " if failed > 0 else ""
+            raise RankError(f"{name}{errors[failed]}", shown=self.is_first) from own
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
@@ -172,7 +173,7 @@ class Ranks:
             self._store.set(f"failed/{self.rank}", message)
 
     @contextmanager
-    def _naming(self) -> Iterator[None]:
+    def naming(self) -> Iterator[None]:
         """Turns the failure of a collective into an error that names the rank that caused it."""
         try:
             yield
@@ -181,13 +182,11 @@ class Ranks:
 
     def _blame(self, error: RuntimeError) -> NoReturn:
         assert self._store is not None
-        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        cause = _cause(error)
         try:
             others = self._silent_ranks()
         except RuntimeError:
-            raise RankError(
-                f"rank {self.rank} lost the connection to the first host ({first_line}); {_REMEDY}"
-            ) from error
+            raise RankError(f"rank {self.rank} lost the connection to the first host ({cause}); {_REMEDY}") from error
         for rank in range(self.size):
             if self._store.check([f"failed/{rank}"]):
                 # that rank tells the user
@@ -198,7 +197,7 @@ class Ranks:
         alive = [rank for rank in range(self.size) if rank not in others]
         raise RankError(
             f"{plural} {names} of {self.size} ended or did not answer within {self.timeout:g} seconds "
-            f"({first_line}); {_REMEDY}",
+            f"({cause}); {_REMEDY}",
             shown=self.rank == min(alive),
         ) from error
 
@@ -218,18 +217,18 @@ class Ranks:
 _REMEDY = "find out why it ended, then resume the run with `torchrun ... -m lazygnn train --resume RUN`"
 
 
-def join(device: torch.device, timeout: float) -> Ranks:
+def join(device: str, timeout: float) -> Ranks:
     """Joins the ranks that `torchrun` has started; without it, this process is the only rank.
 
     Ranks talk through Gloo, and through NCCL between GPUs if every rank of a host has its own.
 
     Args:
-        device: The compute device.
+        device: `auto`, `cpu` or `cuda`.
         timeout: Seconds after which a rank that does not answer is an error.
     """
     if not is_launched():
         return Ranks()
-    if device.type == "cuda":
+    if device != "cpu" and torch.cuda.is_available():
         local, here = int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         torch.cuda.set_device(local % torch.cuda.device_count())
         backend = "cpu:gloo,cuda:nccl" if here <= torch.cuda.device_count() else "gloo"
@@ -241,12 +240,19 @@ def join(device: torch.device, timeout: float) -> Ranks:
     try:
         dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
     except RuntimeError as error:
-        first_line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        cause = _cause(error)
         raise RankError(
-            f"rank {rank} could not join the {size} ranks within {timeout:g} seconds ({first_line}); "
+            f"rank {rank} could not join the {size} ranks within {timeout:g} seconds ({cause}); "
             "start all of them, with the same `--nnodes` and `--rdzv-endpoint`"
         ) from error
     return Ranks(rank, size, PrefixStore("lazygnn", store), timeout)
+
+
+def _cause(error: RuntimeError) -> str:
+    """Returns what a backend says of a failure, without its source file and its advice."""
+    lines = str(error).strip().splitlines()
+    text = re.sub(r"^\[[^]]*\.(cc|cpp|h):\d+\] *", "", lines[0] if lines else type(error).__name__)
+    return text.partition(". ")[0]
 
 
 def _bytes(rows: Tensor) -> Tensor:
