@@ -134,8 +134,26 @@ def write_predictions(
         correct_and_smooth=correct_and_smooth,
         verify=verify,
     )
+    columns = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
+    return write_outputs(logits / temperature, graph, trained_on, out, **columns)
+
+
+def write_outputs(
+    logits: Tensor, graph: Graph, trained_on: Graph, out: Path, *, probabilities: bool, known: bool, unlabeled: bool
+) -> int:
+    """Writes the outputs of every node as a table and returns the number of its rows.
+
+    Args:
+        logits: The outputs, [N, C].
+        graph: The graph that they belong to.
+        trained_on: The graph of training, which defines the task and the names of the classes.
+        out: The file; its suffix is the format.
+        probabilities: Whether to add a column for the probability of each class.
+        known: Whether to add columns with the split and the label of every node.
+        unlabeled: Whether to write nodes without a label alone.
+    """
     names = trained_on.class_names
-    table = prediction_table(logits / temperature, graph, trained_on.task, names, probabilities=probabilities)
+    table = prediction_table(logits, graph, trained_on.task, names, probabilities=probabilities)
     table = with_known(table, graph, names) if known else table
     if unlabeled:
         kept = ~labeled_nodes(graph)

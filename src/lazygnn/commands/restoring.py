@@ -43,11 +43,21 @@ def reload_graph(config: Config, root: str | None) -> Graph:
     return load_graph(found if found is not None and _is_graph(found) else config.dataset, folder)
 
 
-def restore_model(run: Run, weights: dict[str, Tensor], graph: Graph, device: torch.device) -> tuple[Model, Graph]:
-    """Builds the model of a run with its weights; returns it with the graph as the model takes it."""
+def restore_model(
+    run: Run, weights: dict[str, Tensor], graph: Graph, device: torch.device, *, scratch: Path | None = None
+) -> tuple[Model, Graph]:
+    """Builds the model of a run with its weights; returns it with the graph as the model takes it.
+
+    Args:
+        run: The run.
+        weights: Its weights.
+        graph: The graph to predict on.
+        device: The compute device.
+        scratch: Where inference stores rows on disk; by default in the run folder.
+    """
     config = run.config(read_config)
     graph = place_graph(config, graph, device, run.feature_scale())
-    model = build_model(config, graph, Place(device, run.path / HISTORIES, training=False))
+    model = build_model(config, graph, Place(device, scratch or run.path / HISTORIES, training=False))
     # known by its weights: earlier runs learned targets as they are
     if {"target_center", "target_scale"} <= weights.keys():
         center, scale = (torch.empty_like(weights[name]) for name in ("target_center", "target_scale"))

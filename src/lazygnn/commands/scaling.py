@@ -12,31 +12,25 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 
-from lazygnn.commands.restoring import reload_graph, with_absolute_paths
+from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.result import make_result, peak_memory_mib
+from lazygnn.commands.sharing import for_ranks, parts_folder
 from lazygnn.commands.training import extended, new_folder
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
-from lazygnn.data.datasets import find_graph
-from lazygnn.data.folder import load_folder, save_folder
 from lazygnn.distributed import is_restarted
 from lazygnn.distributed.agreement import check_agreement
-from lazygnn.distributed.building import METHODS, build_trainer, check_method, share_of
+from lazygnn.distributed.building import build_trainer, share_of
 from lazygnn.distributed.checkpoint import RankCheckpoints
 from lazygnn.distributed.group import Ranks, join
 from lazygnn.distributed.saving import RankSaver
 from lazygnn.distributed.traffic import summarize
 from lazygnn.distributed.trainer import RankTrainer
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, RankError
-from lazygnn.graph import Graph
 from lazygnn.methods import read_config, resolve
-from lazygnn.methods.build import method_options
-from lazygnn.methods.options import ClusterOptions
 from lazygnn.ops import choose_device
-from lazygnn.partitioning import default_cache
 from lazygnn.run.claim import check_unused
 from lazygnn.run.curves import plot_curves
 from lazygnn.run.environment import describe_environment
@@ -48,8 +42,6 @@ from lazygnn.training import EpochReport
 from lazygnn.training.metrics import find_metric
 
 logger = logging.getLogger(__name__)
-
-PARTS, ORDER = "parts", "order.npy"
 
 
 def train_ranks(
@@ -81,7 +73,7 @@ def train_ranks(
     Returns:
         The result on the first rank, `None` on the others.
     """
-    with _joined(device, values.get("rank_timeout")) as ranks, ExitStack() as stack:
+    with joined(device, values.get("rank_timeout")) as ranks, ExitStack() as stack:
         with ranks.agreeing():
             # refuses wrong options before the graph is loaded
             given = resolve(method, dataset, values, seed=seed, device=device, root=root)
@@ -133,7 +125,7 @@ def resume_ranks(
     given = run.config(read_config)
     if device is not None:
         given = given.model_copy(update={"device": device})
-    with _joined(given.device, given.trainer.rank_timeout) as ranks, ExitStack() as stack:
+    with joined(given.device, given.trainer.rank_timeout) as ranks, ExitStack() as stack:
 
         def prepare() -> tuple[str, bool]:
             config = given
@@ -161,70 +153,6 @@ def resume_ranks(
             raise stop.error from None
 
 
-def for_ranks(config: Config, graph: Graph, num_ranks: int) -> Config:
-    """Returns a configuration with the number of parts, and of parts in a step, that ranks train.
-
-    Args:
-        config: As the user gave it.
-        graph: The graph as loaded; the parts of a prepared one are taken.
-        num_ranks: The number of ranks at the start.
-
-    Raises:
-        ConfigError: The method, or an option, is not for ranks, or there are more ranks than parts.
-    """
-    check_method(config)
-    if config.trainer.logger != "none":
-        raise ConfigError(f"`logger` is {config.trainer.logger}, which several ranks do not write; omit it")
-    together = config.trainer.parts_per_step or num_ranks
-    num_parts = together
-    model = config.model
-    if METHODS[config.method]:
-        options = method_options(config)
-        assert isinstance(options, ClusterOptions)
-        chosen = options.num_parts
-        prepared = 0 if graph.part_ptr is None else len(graph.part_ptr) - 1
-        num_parts = chosen if chosen > 1 else prepared or together
-        update: dict[str, Any] = {"num_parts": num_parts}
-        if num_parts == prepared:
-            update["partition"] = "contiguous"
-        model = model.model_copy(update=update)
-    if num_ranks > num_parts:
-        raise ConfigError(
-            f"{num_ranks} ranks share {num_parts} parts, and a rank needs one at least; set `num_parts={num_ranks}` or "
-            "more, or start fewer ranks"
-        )
-    if num_parts < 2 and METHODS[config.method]:
-        raise ConfigError("`parts_per_step` needs a graph of several parts; set `num_parts`, or omit `parts_per_step`")
-    trainer = config.trainer.model_copy(update={"parts_per_step": min(together, num_parts)})
-    return config.model_copy(update={"trainer": trainer, "model": model})
-
-
-def parts_folder(run: Run, config: Config, root: str | None = None) -> Path:
-    """Returns the folder of a run's graph, sorted by its partition; writes it to the run folder if it is not there.
-
-    Args:
-        run: The run.
-        config: Its configuration, from `for_ranks`.
-        root: Another folder of data files.
-    """
-    given = find_graph(config.dataset, root or config.root)
-    num_parts: int | None = getattr(config.model, "num_parts", None)
-    if given is not None and given.is_dir():
-        ptr = load_folder(given).part_ptr
-        if not METHODS[config.method] or (ptr is not None and len(ptr) - 1 == num_parts):
-            return given.absolute()
-    made = run.path / PARTS
-    if not made.is_dir():
-        graph = reload_graph(config, root)
-        parts = method_options(config).find_parts(graph, default_cache())
-        order = torch.arange(graph.num_nodes) if parts is None else parts.order
-        np.save(run.path / ORDER, order.numpy())
-        ptr = None if parts is None else parts.ptr
-        sorted_graph = graph.permute(order)
-        save_folder(Graph(**{**vars(sorted_graph), "part_ptr": ptr}), made)
-    return made.absolute()
-
-
 class _NotStarted(Exception):
     """An error before the first step."""
 
@@ -234,7 +162,7 @@ class _NotStarted(Exception):
 
 
 @contextmanager
-def _joined(device: str, timeout: object) -> Iterator[Ranks]:
+def joined(device: str, timeout: object) -> Iterator[Ranks]:
     """Joins the other ranks; what goes wrong is told once. A time-out that is not a number is refused later."""
     usable = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
     ranks = join(device, float(cast(float, timeout)) if usable else TrainerOptions().rank_timeout)

@@ -71,8 +71,8 @@ class RankSaver:
         self._saved_at = time.monotonic()
 
     def handling_signals(self) -> AbstractContextManager[None]:
-        """Lets SIGTERM and SIGINT stop all ranks after the current step; a second one stops this rank at once."""
-        return stopping(self._stop)
+        """Lets SIGTERM and SIGINT stop all ranks after the current step; `torchrun` kills a rank that does not end."""
+        return stopping(self._stop, twice=self.checkpoints.ranks.size > 1)
 
     def _stop(self, signum: int) -> None:
         self.signum = signum

@@ -80,12 +80,18 @@ class Saver:
 
 
 @contextmanager
-def stopping(request: Callable[[int], None]) -> Iterator[None]:
-    """Calls a function at the first SIGTERM or SIGINT; a second one has its usual effect."""
+def stopping(request: Callable[[int], None], *, twice: bool = False) -> Iterator[None]:
+    """Calls a function at the first SIGTERM or SIGINT; a second one has its usual effect.
+
+    Args:
+        request: Receives the signal.
+        twice: Whether a second one has no effect, since a launcher sends what the terminal has sent already.
+    """
 
     def request_stop(signum: int, frame: FrameType | None) -> None:  # noqa: ARG001
         request(signum)
-        signal.signal(signum, previous[signal.Signals(signum)])
+        if not twice:
+            signal.signal(signum, previous[signal.Signals(signum)])
 
     previous = {signum: signal.getsignal(signum) for signum in (signal.SIGTERM, signal.SIGINT)}
     try:
