@@ -1,5 +1,6 @@
 """Ranks as processes and as threads of a test."""
 
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -13,7 +14,7 @@ from torch.distributed import FileStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import PrefixStore
 
 from lazygnn.distributed.group import Ranks
-from tests.processes import context
+from tests.processes import context, start_command
 
 T = TypeVar("T")
 
@@ -108,3 +109,18 @@ def _run(rank: int, folder: str, sizes: list[int], function: Callable[[Ranks, Pa
         ranks = Ranks(rank, size, store if size > 1 else None, 60)
         torch.save(function(ranks, Path(folder), number), Path(folder) / f"{number}-{rank}.pt")
         ranks.close()
+
+
+def run_command(size: int, arguments: Sequence[str], folder: Path, **environment: str) -> list[str]:
+    """Runs `lazygnn` on several ranks, as `torchrun` does, and returns what each of them has written."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size), **environment}
+    files = [folder / f"rank-{rank}.txt" for rank in range(size)]
+    started = [
+        start_command(arguments, file, shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank, file in enumerate(files)
+    ]
+    for process in started:
+        process.join(120)
+    return [f"{file.read_text()}exit {process.exitcode}" for file, process in zip(files, started, strict=True)]

@@ -14,7 +14,7 @@ from torch import Tensor
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.result import make_result
-from lazygnn.config import Config, check_options
+from lazygnn.config import Config, TrainerOptions, check_options
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_launched
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, reason
@@ -67,6 +67,7 @@ def train(
         The result: scores, epochs, time and memory.
     """
     out, init_from = as_optional_path(out, "out"), as_optional_path(init_from, "init_from")
+    _check_for_one(config)
     device = choose_device(config.device)
     graph = load_graph(config.dataset, config.root) if graph is None else graph
     config = with_absolute_paths(config)
@@ -152,6 +153,17 @@ def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, 
         run.remove_weights()
         run.log.rewind(trainer.epoch)
         return _fit(run, config, trainer, quiet=quiet)
+
+
+def _check_for_one(config: Config) -> None:
+    """Refuses options of several ranks, which have no effect in one process."""
+    for name in ("parts_per_step", "wire", "exchange_every"):
+        value = getattr(config.trainer, name)
+        if value != TrainerOptions.model_fields[name].default:
+            raise ConfigError(
+                f"`{name}` is {value}, which is for several ranks; start them with `torchrun -m lazygnn train ...`, or "
+                f"omit `{name}`"
+            )
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import torch
 from lazygnn.config import Config
 from lazygnn.data.folder import HEADER, load_folder, read_entries
 from lazygnn.distributed.group import Ranks
-from lazygnn.errors import ConfigError, GraphError
+from lazygnn.errors import RankError
 from lazygnn.ops import Csr
 
 # a large array is read in this many pieces of this many entries, evenly spread
@@ -30,17 +30,16 @@ def check_agreement(ranks: Ranks, config: Config, folder: Path) -> str:
         "version of lazygnn": _version(),
         "version of torch": torch.__version__,
         "configuration": hashlib.blake2b(config.record().encode(), digest_size=8).hexdigest(),
-        f"content of `{folder}`": digest,
+        "content of the graph": digest,
     }
-    for rank, other in enumerate(ranks.gather(own)):
-        for name, value in own.items():
-            # the others differ from the first, not the first from them
-            first = ranks.from_first(value)
-            if other.get(name, first) != first:
-                message = f"rank {rank} has another {name}: {other[name]} instead of {first}"
-                with ranks.agreeing():
-                    if ranks.is_first:
-                        raise (GraphError if "content" in name else ConfigError)(f"{message}; give all hosts the same")
+    first, *others = ranks.gather(own)
+    for rank, other in enumerate(others, 1):
+        for name, value in first.items():
+            if other[name] != value:
+                raise RankError(
+                    f"rank {rank} has another {name}: {other[name]} instead of {value}; give all hosts the same",
+                    shown=ranks.is_first,
+                )
     return digest
 
 

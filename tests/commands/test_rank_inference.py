@@ -1,0 +1,66 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from lazygnn.commands import evaluate_run
+from lazygnn.commands.prediction import write_predictions
+from lazygnn.commands.rank_inference import evaluate_with_ranks, predict_with_ranks
+from lazygnn.commands.scaling import train_ranks
+from lazygnn.commands.training import train
+from lazygnn.data.synthetic import block_graph
+from lazygnn.errors import ConfigError
+from lazygnn.methods import resolve
+from tests.distributed.workers import run_command
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inference")
+    block_graph(120, 3, degree=6, in_channels=8, num_classes=3).save(folder / "mine.npz")
+    values = {"epochs": 3, "num_parts": 4, "parts_per_step": 2, "hidden_channels": 8, "eval_tolerance": 1e-6}
+    train_ranks("lazygnn", str(folder / "mine.npz"), values, folder / "run", quiet=True)
+    return folder / "run"
+
+
+def rows_of(path: Path) -> list[list[str]]:
+    with path.open() as file:
+        return list(csv.reader(file))
+
+
+def test_two_ranks_evaluate_and_predict_like_one_process(run: Path, tmp_path: Path) -> None:
+    (line, status), (other,) = (
+        text.splitlines() for text in run_command(2, ["evaluate", str(run), "--metric=macro-f1"], tmp_path)
+    )
+    assert (status, other) == ("exit 0", "exit 0")
+    expected = evaluate_run(run, metric="macro-f1")
+    assert {**json.loads(line), "peak_memory_mib": 0} == {**expected, "peak_memory_mib": 0}
+    out, alone = tmp_path / "two.csv", tmp_path / "one.csv"
+    first, second = run_command(2, ["predict", str(run), "--out", str(out), "--known"], tmp_path)
+    assert (first, second) == (f"wrote 120 predictions to {out}\nexit 0", "exit 0")
+    write_predictions(run, alone, known=True)
+    head, *rows = rows_of(out)
+    assert [row[:2] + row[3:] for row in rows] == [row[:2] + row[3:] for row in rows_of(alone)[1:]]
+    assert [float(row[2]) for row in rows] == pytest.approx([float(row[2]) for row in rows_of(alone)[1:]], abs=1e-5)
+    assert head == ["node", "prediction", "probability", "split", "label"]
+
+
+def test_a_flag_that_ranks_do_not_take_is_refused(run: Path, tmp_path: Path) -> None:
+    found = run_command(2, ["evaluate", str(run), "--report"], tmp_path)
+    assert found[0].startswith("error: several ranks do not take `--report`")
+    assert found[1] == "exit 2"
+
+
+def test_one_process_is_one_rank(run: Path, tmp_path: Path) -> None:
+    (found,) = evaluate_with_ranks(run)
+    assert found["test"] == evaluate_run(run)["test"]
+    assert predict_with_ranks(run, tmp_path / "out.csv", unlabeled=True) == 0
+    assert not (run / "histories").exists() or not list((run / "histories").iterdir())
+
+
+def test_a_run_of_one_process_is_refused(run: Path, tmp_path: Path) -> None:
+    graph = json.loads((run / "config.json").read_text())["dataset"]
+    train(resolve("mlp", graph, {"epochs": 1}), tmp_path / "run", quiet=True)
+    with pytest.raises(ConfigError, match="trained by one process"):
+        evaluate_with_ranks(tmp_path / "run")

@@ -1,0 +1,103 @@
+"""Trains with ranks that are processes of their own; `make soak` kills them."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lazygnn.commands.scaling import resume_ranks, train_ranks
+from lazygnn.data.synthetic import block_graph
+from lazygnn.errors import CheckpointError, ConfigError
+from tests.distributed.workers import run_command
+
+SET = [f"--set={each}" for each in ("epochs=4", "num_parts=4", "parts_per_step=2", "hidden_channels=8", "eval_every=2")]
+VALUES = {"epochs": 4, "num_parts": 4, "parts_per_step": 2, "hidden_channels": 8, "eval_every": 2}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("graph") / "mine.npz"
+    block_graph(120, 3, degree=6, in_channels=8, num_classes=3).save(path)
+    return path
+
+
+def test_two_ranks_end_like_one_and_the_first_of_them_talks(graph: Path, tmp_path: Path) -> None:
+    arguments = ["train", "lazygnn", str(graph), *SET, "--out", str(tmp_path / "two")]
+    first, second = run_command(2, arguments, tmp_path)
+    assert second == "exit 0"
+    *progress, line, status = first.splitlines()
+    assert status == "exit 0"
+    assert "lazygnn on 2 ranks  epoch 4/4" in progress[-1]
+    result = json.loads(line)
+    assert result["ranks"] == 2
+    assert result["halo_bytes_per_epoch"] > 0
+    assert result["allreduce_bytes_per_epoch"] > 0
+    assert json.loads((tmp_path / "two" / "result.json").read_text()) == result
+    alone = train_ranks("lazygnn", str(graph), VALUES, tmp_path / "one", quiet=True)
+    assert alone is not None
+    assert alone["halo_bytes_per_epoch"] == 0
+    assert alone["test"] == pytest.approx(result["test"], abs=0.05)
+    weights = load_file(tmp_path / "one" / "best.safetensors")
+    for name, value in load_file(tmp_path / "two" / "best.safetensors").items():
+        torch.testing.assert_close(value, weights[name], rtol=1e-3, atol=1e-4)
+
+
+def test_an_error_before_training_is_one_line(graph: Path, tmp_path: Path) -> None:
+    arguments = ["train", "lazygnn", str(graph), "--set=num_parts=2", "--out", str(tmp_path / "run")]
+    found = run_command(3, arguments, tmp_path)
+    assert found[0].startswith("error: 3 ranks share 2 parts, and a rank needs one at least; set `num_parts=3`")
+    assert found[0].count("\n") == 1
+    assert found[0].endswith("exit 2")
+    assert found[1:] == ["exit 2"] * 2
+    # nothing stands in the way of a second attempt
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_resumed_with_more_epochs(graph: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    out = tmp_path / "run"
+    values = {"parts_per_step": 2, "hidden_channels": 8, "schedule": "constant", "eval_every": 1, "patience": None}
+    train_ranks("mlp", str(graph), values | {"epochs": 2}, out, quiet=True)
+    found = resume_ranks(out, epochs=5, quiet=True)
+    assert found is not None
+    assert found["epochs"] == 5
+    whole = train_ranks("mlp", str(graph), values | {"epochs": 5}, tmp_path / "other", quiet=True)
+    assert whole is not None
+    for name, value in load_file(out / "best.safetensors").items():
+        assert torch.equal(value, load_file(tmp_path / "other" / "best.safetensors")[name])
+    with caplog.at_level(logging.WARNING):
+        assert resume_ranks(out) == found
+    assert "has ended" in caplog.text
+
+
+def test_ranks_that_were_started_again_go_on(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values, out = {"epochs": 2, "parts_per_step": 2}, tmp_path / "run"
+    first = train_ranks("mlp", str(graph), values, out, quiet=True)
+    with pytest.raises(ConfigError, match="is not empty"):
+        train_ranks("mlp", str(graph), values, out, quiet=True)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    again = train_ranks("mlp", str(graph), values, out, quiet=True)
+    assert first is not None
+    assert again is not None
+    assert (again["epochs"], again["test"]) == (first["epochs"], first["test"])
+
+
+def test_another_graph_is_refused_on_resume(graph: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    values = {"epochs": 1, "parts_per_step": 2, "num_parts": 2}
+    train_ranks("lazygnn", str(graph), values, out, quiet=True)
+    (out / "result.json").unlink()
+    (out / "inputs.json").write_text(json.dumps({"shards": "other"}))
+    with pytest.raises(CheckpointError, match="other content"):
+        resume_ranks(out, quiet=True)
+
+
+def test_a_run_of_one_process_is_refused(graph: Path, tmp_path: Path) -> None:
+    from lazygnn.commands import train
+    from lazygnn.methods import resolve
+
+    train(resolve("mlp", str(graph), {"epochs": 1}), tmp_path / "run", quiet=True)
+    with pytest.raises(ConfigError, match="was started by one process"):
+        resume_ranks(tmp_path / "run")

@@ -1,0 +1,72 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from lazygnn.data.folder import load_folder
+from lazygnn.distributed.group import Ranks
+from lazygnn.distributed.scores import evaluate_ranks, score_ranks
+from lazygnn.distributed.shard import open_shard
+from lazygnn.errors import DivergenceError, GraphError
+from lazygnn.methods import build, resolve
+from lazygnn.models import Mixture
+from lazygnn.ops import own_rows
+from lazygnn.training import evaluate
+from lazygnn.training.metrics import find_metric, score
+from tests.distributed.workers import in_threads
+from tests.helpers import random_rows
+
+OUTPUTS = random_rows(150, 3, 5, torch.float32)
+
+
+def scored(folder: Path, metric: str, outputs: Tensor = OUTPUTS) -> list[float]:
+    def run(ranks: Ranks) -> float:
+        graph = open_shard(folder, ranks).graph
+        name, function = find_metric(metric, graph.task)
+        return score_ranks(name, function, own_rows(graph.adj, outputs), graph, ranks, "val")
+
+    return in_threads(3, run)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "micro-f1", "macro-f1", "roc-auc"])
+def test_a_score_is_that_of_the_whole_graph(prepared: Path, metric: str) -> None:
+    graph = load_folder(prepared)
+    _, function = find_metric(metric, graph.task)
+    expected = score(function, OUTPUTS, graph.y, {"val": graph.masks["val"]})["val"]
+    assert scored(prepared, metric) == [pytest.approx(expected, abs=1e-12)] * 3
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "macro-f1"])
+def test_an_output_that_is_not_finite_on_one_rank_is_an_error_on_all(prepared: Path, metric: str) -> None:
+    wrong = OUTPUTS.clone()
+    wrong[load_folder(prepared).masks["val"].nonzero()[-1]] = torch.nan
+    with pytest.raises(DivergenceError, match="split `val` hold nan"):
+        scored(prepared, metric, wrong)
+
+
+def test_a_metric_without_a_value_is_an_error(prepared: Path) -> None:
+    def run(ranks: Ranks) -> float:
+        graph = open_shard(prepared, ranks).graph
+        graph = replace(graph, y=torch.zeros_like(graph.y))
+        name, function = find_metric("roc-auc", graph.task)
+        return score_ranks(name, function, own_rows(graph.adj, OUTPUTS), graph, ranks, "val")
+
+    with pytest.raises(GraphError, match="split `val`"):
+        in_threads(2, run)
+
+
+def test_a_mixture_chooses_the_same_weights_on_all_ranks(prepared: Path) -> None:
+    graph = load_folder(prepared)
+    torch.manual_seed(0)
+    model = build(resolve("lazygnn-deep", "mine", {"num_blocks": 1, "hidden_channels": 8}), graph).model
+    assert isinstance(model, Mixture)
+    expected = evaluate(model, graph, select=True)
+    chosen = model.weights.clone()
+    # threads share the model, and all of them choose alike
+    for scores in in_threads(
+        2, lambda ranks: evaluate_ranks(model, open_shard(prepared, ranks).graph, ranks, select=True)
+    ):
+        assert scores == pytest.approx(expected, abs=1e-3)
+    assert torch.equal(model.weights, chosen)
