@@ -9,7 +9,7 @@ import torch
 from lazygnn.commands.restoring import reload_graph
 from lazygnn.config import Config
 from lazygnn.data.datasets import find_graph
-from lazygnn.data.folder import load_folder, save_folder
+from lazygnn.data.folder import save_folder
 from lazygnn.distributed.building import METHODS, check_method
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
@@ -69,11 +69,10 @@ def parts_folder(run: Run, config: Config, root: str | None = None) -> Path:
         root: Another folder of data files.
     """
     given = find_graph(config.dataset, root or config.root)
-    num_parts: int | None = getattr(config.model, "num_parts", None)
-    if given is not None and given.is_dir():
-        ptr = load_folder(given).part_ptr
-        if not METHODS[config.method] or (ptr is not None and len(ptr) - 1 == num_parts):
-            return given.absolute()
+    # slices of the node order need no other order
+    is_sorted = getattr(config.model, "partition", "contiguous") == "contiguous"
+    if given is not None and given.is_dir() and is_sorted:
+        return given.absolute()
     made = run.path / PARTS
     if not made.is_dir():
         graph = reload_graph(config, root)

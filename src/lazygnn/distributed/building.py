@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from lazygnn.config import Config
+from lazygnn.data.folder import load_folder
 from lazygnn.distributed.exchange import Exchange
 from lazygnn.distributed.group import Ranks
 from lazygnn.distributed.loader import PartLoader
@@ -16,9 +17,10 @@ from lazygnn.graph import Graph
 from lazygnn.methods import Place, build_model, place_graph
 from lazygnn.methods.base import MethodOptions
 from lazygnn.methods.build import method_options
+from lazygnn.methods.options import ClusterOptions
 from lazygnn.models import Standardized
 from lazygnn.ops import Csr
-from lazygnn.partitioning import equal_slices
+from lazygnn.partitioning import equal_slices, partition
 from lazygnn.transforms import row_normalize
 
 # methods that ranks can train, and whether they propagate
@@ -61,15 +63,16 @@ def share_of(config: Config, folder: Path, ranks: Ranks) -> Shard:
 
     Args:
         config: With `num_parts`, or `parts_per_step` for a method without parts.
-        folder: A graph sorted by its partition.
+        folder: A graph sorted by its partition, or one whose parts are slices of its node order.
         ranks: All ranks.
     """
-    if METHODS[config.method]:
-        return open_shard(folder, ranks)
-    from lazygnn.data.folder import load_folder
-
+    options, graph = method_options(config), load_folder(folder)
+    if isinstance(options, ClusterOptions):
+        # those of the folder, or else slices of the node order
+        ptr = partition(graph, options.num_parts, method="contiguous").ptr
+        return open_shard(folder, ranks, ptr=ptr)
     assert config.trainer.parts_per_step is not None
-    ptr = equal_slices(load_folder(folder).num_nodes, config.trainer.parts_per_step)
+    ptr = equal_slices(graph.num_nodes, config.trainer.parts_per_step)
     return open_shard(folder, ranks, ptr=ptr, with_edges=False)
 
 
