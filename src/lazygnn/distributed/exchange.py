@@ -76,7 +76,9 @@ class Exchange:
         if plan.is_empty or not self._stores:
             return
         fields = [part for store in self._stores for part in store.encode(plan.rows, self._wire_of(store)).values()]
-        sent = torch.cat([_as_bytes(part) for part in fields], dim=1)
+        columns = [_as_bytes(part) for part in fields]
+        sent = columns[0] if len(columns) == 1 else torch.cat(columns, dim=1)
+        del fields, columns
         received = torch.empty(len(plan.slots), sent.shape[1], dtype=torch.uint8, device=self.device)
         wait = self.ranks.all_to_all(received, sent, plan.received, plan.sent)
         self.traffic.halo += plan.sent_to_others(self.ranks.rank) * sent.shape[1]
