@@ -156,21 +156,8 @@ def hosts() -> Iterator[tuple[str, str]]:
     try:
         for name in names:
             subprocess.run(["ip", "netns", "add", name], check=True, capture_output=True)
-        pair = [
-            "ip",
-            "link",
-            "add",
-            "link",
-            "netns",
-            names[0],
-            "type",
-            "veth",
-            "peer",
-            "name",
-            "link",
-            "netns",
-            names[1],
-        ]
+        ends = [["name", "wire", "netns", name] for name in names]
+        pair = ["ip", "link", "add", *ends[0], "type", "veth", "peer", *ends[1]]
         subprocess.run(pair, check=True, capture_output=True)
         for number, name in enumerate(names, 1):
             inside = ["ip", "netns", "exec", name, "ip"]

@@ -2,9 +2,10 @@
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
 
@@ -23,6 +24,8 @@ T = TypeVar("T")
 KNOWN = (GraphError, ConfigError, CheckpointError, OSError)
 # seconds within which ranks that are alive say so after a failure
 _ROLL_CALL = 5.0
+# ranks may start so many seconds apart, since imports from a cold disk take long
+_START = 300.0
 # what one rank does alone, such as a partition, takes as long as it takes
 _ALONE = timedelta(days=7)
 
@@ -40,6 +43,7 @@ class Ranks:
     def __init__(self, rank: int = 0, size: int = 1, store: Store | None = None, timeout: float = 0.0) -> None:
         self.rank, self.size, self.timeout = rank, size, timeout
         self._store = store
+        self._is_lost = False
 
     @property
     def is_first(self) -> bool:
@@ -151,26 +155,19 @@ class Ranks:
         except RankError:
             raise
         except KNOWN as error:
-            message, told = f"rank {self.rank}: {error}", str(error)
-            self._post(message)
             if self._store is None:
                 raise
-            # all ranks may have the same error, which one of them tells
-            if self._store.compare_set("told", "", told).decode() == told and self._store.add("telling", 1) > 1:
-                raise RankError(message, shown=False) from error
-            raise RankError(message) from error
+            message = f"rank {self.rank}: {error}"
+            self._post(message)
+            raise RankError(message, shown=self._is_first_to_tell(str(error))) from error
         except BaseException as error:
             self._post(f"rank {self.rank}: {type(error).__name__}")
             raise
 
     def close(self) -> None:
-        """Ends the process group, if there is one."""
-        if self.size > 1 and dist.is_initialized():
+        """Ends the process group, if there is one; after a lost connection the end of the process does so."""
+        if self.size > 1 and dist.is_initialized() and not self._is_lost:
             dist.destroy_process_group()
-
-    def _post(self, message: str) -> None:
-        if self._store is not None:
-            self._store.set(f"failed/{self.rank}", message)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
@@ -178,40 +175,74 @@ class Ranks:
         try:
             yield
         except RuntimeError as error:
+            if self._store is None:
+                raise
             self._blame(error)
 
     def _blame(self, error: RuntimeError) -> NoReturn:
-        assert self._store is not None
-        cause = _cause(error)
+        self._is_lost, cause = True, _cause(error)
         try:
-            others = self._silent_ranks()
-        except RuntimeError:
+            silent, message = self._ask(self._call_roll)
+        except (RuntimeError, TimeoutError):
             raise RankError(f"rank {self.rank} lost the connection to the first host ({cause}); {_REMEDY}") from error
-        for rank in range(self.size):
-            if self._store.check([f"failed/{rank}"]):
-                # that rank tells the user
-                message = self._store.get(f"failed/{rank}").decode()
-                raise RankError(message, shown=False) from error
-        names = ", ".join(map(str, others)) or "unknown"
-        plural = "ranks" if len(others) > 1 else "rank"
-        alive = [rank for rank in range(self.size) if rank not in others]
+        if message is not None:
+            # the rank that has failed tells the user
+            raise RankError(message, shown=False) from error
+        names = ", ".join(map(str, silent)) or "unknown"
         raise RankError(
-            f"{plural} {names} of {self.size} ended or did not answer within {self.timeout:g} seconds "
-            f"({cause}); {_REMEDY}",
-            shown=self.rank == min(alive),
+            f"{'ranks' if len(silent) > 1 else 'rank'} {names} of {self.size} ended or did not answer within "
+            f"{self.timeout:g} seconds ({cause}); {_REMEDY}",
+            shown=self.rank == min(rank for rank in range(self.size) if rank not in silent),
         ) from error
 
-    def _silent_ranks(self) -> list[int]:
-        assert self._store is not None
-        self._store.set(f"alive/{self.rank}", "yes")
+    def _call_roll(self, store: Store) -> tuple[list[int], str | None]:
+        """Returns the ranks that are silent after a failure, and what a rank has said of an error of its own."""
+        store.set(f"alive/{self.rank}", "yes")
         deadline = time.monotonic() + _ROLL_CALL
         silent = list(range(self.size))
         while silent and time.monotonic() < deadline:
-            silent = [rank for rank in silent if not self._store.check([f"alive/{rank}"])]
-            if any(self._store.check([f"failed/{rank}"]) for rank in silent):
-                break
+            for rank in silent:
+                if store.check([f"failed/{rank}"]):
+                    return silent, store.get(f"failed/{rank}").decode()
+            silent = [rank for rank in silent if not store.check([f"alive/{rank}"])]
             time.sleep(0.05)
-        return silent
+        return silent, None
+
+    def _post(self, message: str) -> None:
+        if self._store is not None:
+            with suppress(RuntimeError, TimeoutError):
+                self._ask(lambda store: store.set(f"failed/{self.rank}", message))
+
+    def _is_first_to_tell(self, text: str) -> bool:
+        """Returns whether no other rank tells the same error."""
+
+        def ask(store: Store) -> bool:
+            return store.compare_set("told", "", text).decode() != text or store.add("telling", 1) == 1
+
+        try:
+            return self._ask(ask)
+        except (RuntimeError, TimeoutError):
+            return True
+
+    def _ask(self, question: Callable[[Store], T]) -> T:
+        """Asks the store in a thread, since a store on a host that is cut off does not answer at all."""
+        assert self._store is not None
+        store, answer, failure = self._store, list[T](), list[RuntimeError]()
+
+        def run() -> None:
+            try:
+                answer.append(question(store))
+            except RuntimeError as error:
+                failure.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join(_ROLL_CALL + 5)
+        if failure:
+            raise failure[0]
+        if not answer:
+            raise TimeoutError
+        return answer[0]
 
 
 _REMEDY = "find out why it ended, then resume the run with `torchrun ... -m lazygnn train --resume RUN`"
@@ -234,16 +265,18 @@ def join(device: str, timeout: float) -> Ranks:
         backend = "cpu:gloo,cuda:nccl" if here <= torch.cuda.device_count() else "gloo"
     else:
         backend = "gloo"
-    wait = timedelta(seconds=timeout)
-    store, rank, size = next(iter(rendezvous("env://", timeout=wait)))
-    store.set_timeout(wait)
+    wait, start = timedelta(seconds=timeout), timedelta(seconds=max(timeout, _START))
     try:
+        store, rank, size = next(iter(rendezvous("env://", timeout=start)))
+        store.set(f"joined/{rank}", "yes")
+        store.wait([f"joined/{other}" for other in range(size)], start)
+        store.set_timeout(wait)
         dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
     except RuntimeError as error:
-        cause = _cause(error)
         raise RankError(
-            f"rank {rank} could not join the {size} ranks within {timeout:g} seconds ({cause}); "
-            "start all of them, with the same `--nnodes` and `--rdzv-endpoint`"
+            f"rank {os.environ['RANK']} could not join the {os.environ['WORLD_SIZE']} ranks within "
+            f"{start.total_seconds():g} seconds ({_cause(error)}); start all of them, with the same `--nnodes` and "
+            "`--rdzv-endpoint`"
         ) from error
     return Ranks(rank, size, PrefixStore("lazygnn", store), timeout)
 
