@@ -1,6 +1,7 @@
 """The program: errors in one line, the version, and where results and progress go."""
 
 import errno
+import json
 import logging
 import os
 import sys
@@ -12,7 +13,8 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from lazygnn.data.datasets import VERIFY
-from lazygnn.errors import CheckpointError, ConfigError, GraphError, reason
+from lazygnn.distributed import is_first
+from lazygnn.errors import CheckpointError, ConfigError, GraphError, RankError, reason
 from lazygnn.history import HistoryFileError
 from lazygnn.run.saving import Interrupted
 
@@ -34,8 +36,11 @@ class Commands(TyperGroup):
         except Interrupted as stop:
             Console(stderr=True).print(str(stop), markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(128 + stop.signum) from None
-        except (GraphError, ConfigError, CheckpointError, HistoryFileError) as error:
-            Console(stderr=True).print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        except (GraphError, ConfigError, CheckpointError, HistoryFileError, RankError) as error:
+            # all ranks of a training have the same arguments, and the first tells what is wrong with them
+            if error.shown if isinstance(error, RankError) else is_first():
+                text = f"error: {error}"
+                Console(stderr=True).print(text, style="red", markup=False, highlight=False, soft_wrap=True)
             raise typer.Exit(2) from None
         except OSError as error:
             # a closed pipe is not an error: `lazygnn show RUN | head`
@@ -86,6 +91,12 @@ def common(
     ] = False,
 ) -> None:
     """Trains graph neural networks with long reach on large graphs, by lazy propagation."""
+
+
+def print_result(found: dict[str, Any] | None) -> None:
+    """Prints a result as a JSON line; of several ranks, one has it."""
+    if found:
+        typer.echo(json.dumps(found))
 
 
 def say(text: str, *, quiet: bool = False) -> None:

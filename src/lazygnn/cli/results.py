@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from lazygnn.cli.app import say
+from lazygnn.cli.app import print_result, say
 from lazygnn.cli.arguments import (
     CorrectAlphaOption,
     CorrectAndSmoothOption,
@@ -26,6 +26,8 @@ from lazygnn.commands.exporting import CODE, export_run
 from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.reporting import show_report
 from lazygnn.commands.show import show_run
+from lazygnn.distributed import is_launched
+from lazygnn.errors import ConfigError
 
 
 def evaluate(
@@ -48,6 +50,13 @@ def evaluate(
     change = read_correct_and_smooth(
         correct_and_smooth, correct_alpha=correct_alpha, smooth_alpha=smooth_alpha, scaling=scaling
     )
+    if is_launched():
+        _refuse_for_ranks({"--graph": graph, "--correct-and-smooth": change, "--report": report})
+        from lazygnn.commands.rank_inference import evaluate_with_ranks
+
+        for result in evaluate_with_ranks(run, metric or [], device=device, root=root):
+            print_result(result)
+        return
     place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph, "verify": verifies()}
     for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change, report=report):
         typer.echo(json.dumps(result))
@@ -83,6 +92,14 @@ def predict(
     place: dict[str, Any] = {"device": device, "root": root, "verify": verifies()}
     columns: dict[str, Any] = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
     change_of: dict[str, Any] = {"correct_and_smooth": change, "calibrated": calibrated}
+    if is_launched():
+        _refuse_for_ranks({"--graph": graph, "--nodes": nodes, "--edges": edges, "--drop-unknown": drop_unknown})
+        _refuse_for_ranks({"--correct-and-smooth": change, "--calibrated": calibrated})
+        from lazygnn.commands.rank_inference import predict_with_ranks
+
+        if (written := predict_with_ranks(run, out, device=device, root=root, **columns)) is not None:
+            say(f"wrote {written} predictions to {out}")
+        return
     count = write_predictions(run, out, graph, **new, **place, **columns, **change_of)
     say(f"wrote {count} predictions to {out}")
 
@@ -107,6 +124,12 @@ def export(
     """Writes the weights and a file of plain PyTorch that predicts with them, without this package."""
     export_run(run, out, root=root, verify=verifies())
     say(f"wrote {out}; use it with `python {out / CODE} graph.npz predictions.npy`")
+
+
+def _refuse_for_ranks(given: dict[str, object]) -> None:
+    for flag, value in given.items():
+        if value:
+            raise ConfigError(f"several ranks do not take `{flag}`; omit it, or start one process without `torchrun`")
 
 
 def show(run: RunArgument) -> None:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from lazygnn import commands
-from lazygnn.cli.app import say
+from lazygnn.cli.app import print_result, say
 from lazygnn.cli.arguments import RootOption, verifies
 from lazygnn.config import parse_assignments, read_options
 from lazygnn.data import load_graph
+from lazygnn.distributed import is_launched
 from lazygnn.errors import ConfigError, check_number
 from lazygnn.methods import resolve
 from lazygnn.run.seeds import SeedRuns, describe_scores, describe_summary
@@ -36,6 +37,8 @@ def train(
     def tell(result: dict[str, Any]) -> None:
         say(f"seed {result['seed']}: {describe_scores(result)}", quiet=quiet)
 
+    if is_launched() and (seeds is not None or init_from is not None):
+        raise ConfigError("several ranks train one run from drawn weights; omit `--seeds` and `--init-from`")
     if resume is not None:
         place: dict[str, Any] = {"device": device, "root": root, "verify": verifies()}
         longer = parse_assignments(set_ or [])
@@ -55,7 +58,7 @@ def train(
             if longer:
                 check_number("epochs", epochs, whole=True)
             found = commands.resume(resume, epochs=epochs, **place, quiet=quiet)
-        typer.echo(json.dumps(found))
+        print_result(found)
         return
     if init_from is None and (method is None or dataset is None):
         raise ConfigError(
@@ -72,6 +75,11 @@ def train(
         return
     assert method is not None
     assert dataset is not None
+    if is_launched() or "parts_per_step" in values:
+        from lazygnn.commands.scaling import train_ranks
+
+        print_result(train_ranks(method, dataset, values, out, quiet=quiet, **place))
+        return
     # refuses wrong options before the graph is loaded
     resolve(method, dataset, values, **place)
     graph = load_graph(dataset, root)

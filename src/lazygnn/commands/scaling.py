@@ -22,14 +22,16 @@ from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_restarted
 from lazygnn.distributed.agreement import check_agreement
-from lazygnn.distributed.building import build_trainer, share_of
+from lazygnn.distributed.building import build_trainer, choose_folder_scale, share_of
 from lazygnn.distributed.checkpoint import RankCheckpoints
 from lazygnn.distributed.group import Ranks, join
 from lazygnn.distributed.saving import RankSaver
 from lazygnn.distributed.traffic import summarize
 from lazygnn.distributed.trainer import RankTrainer
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, RankError
+from lazygnn.feature_scale import FeatureScale
 from lazygnn.methods import read_config, resolve
+from lazygnn.methods.build import method_options
 from lazygnn.ops import choose_device
 from lazygnn.run.claim import check_unused
 from lazygnn.run.curves import plot_curves
@@ -212,10 +214,22 @@ def _make_trainer(run: Run, config: Config, ranks: Ranks, device: torch.device, 
         if ranks.is_first:
             _check_graph(run, digest)
         shard = share_of(config, folder, ranks)
-    trainer = build_trainer(config, shard, ranks, device, run.path / HISTORIES / f"rank-{ranks.rank}")
+
+    def choose() -> dict[str, list[float]] | None:
+        scale, normalized = run.feature_scale(), method_options(config).normalize_features
+        if scale is None:
+            scale = choose_folder_scale(folder, config.trainer.standardize_features, normalized=normalized)
+        if scale is not None:
+            run.save_feature_scale(scale)
+        return None if scale is None else scale.record()
+
+    record = ranks.first_alone("scale", choose)
+    scale = None if record is None else FeatureScale.read(record, str(run.path))
+    trainer = build_trainer(config, shard, ranks, device, run.path / HISTORIES / f"rank-{ranks.rank}", scale)
     if ranks.is_first:
         metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
         chosen = {"device": str(device), "metric": metric, "cuda_graphs": "off"} | config.model.chosen()
+        chosen |= {"standardize_features": "off" if scale is None else "on"}
         run.save_chosen(chosen)
         run.save_environment(describe_environment())
     return trainer

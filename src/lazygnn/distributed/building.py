@@ -3,16 +3,18 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from lazygnn.config import Config
-from lazygnn.data.folder import load_folder
+from lazygnn.data.folder import load_folder, read_entries
 from lazygnn.distributed.exchange import Exchange
 from lazygnn.distributed.group import Ranks
 from lazygnn.distributed.loader import PartLoader
 from lazygnn.distributed.shard import Shard, open_shard
 from lazygnn.distributed.trainer import RankTrainer
 from lazygnn.errors import ConfigError
+from lazygnn.feature_scale import Choice, FeatureScale, are_badly_scaled, choose_scale
 from lazygnn.graph import Graph
 from lazygnn.methods import Place, build_model, place_graph
 from lazygnn.methods.base import MethodOptions
@@ -32,6 +34,10 @@ METHODS = {
     "gcnii-gas": True,
     "mlp": False,
 }
+
+
+# rows of features that are looked at: so many pieces of so many rows, evenly spread
+_PIECES, _PIECE = 64, 1024
 
 
 def check_method(config: Config) -> None:
@@ -76,7 +82,14 @@ def share_of(config: Config, folder: Path, ranks: Ranks) -> Shard:
     return open_shard(folder, ranks, ptr=ptr, with_edges=False)
 
 
-def build_trainer(config: Config, shard: Shard, ranks: Ranks, device: torch.device, scratch: Path) -> RankTrainer:
+def build_trainer(
+    config: Config,
+    shard: Shard,
+    ranks: Ranks,
+    device: torch.device,
+    scratch: Path,
+    feature_scale: FeatureScale | None = None,
+) -> RankTrainer:
     """Builds the trainer of this rank.
 
     Args:
@@ -85,11 +98,12 @@ def build_trainer(config: Config, shard: Shard, ranks: Ranks, device: torch.devi
         ranks: All ranks; each of them builds its trainer.
         device: The compute device.
         scratch: A folder of this rank for what inference stores.
+        feature_scale: The scale of the features of the whole graph; `None` takes them as they are.
     """
     options, trainer = method_options(config), config.trainer
     options.check(device)
     assert trainer.parts_per_step is not None
-    graph = place_graph(config, shard.graph, device)
+    graph = place_graph(config, shard.graph, device, feature_scale)
     compute_dtype = torch.bfloat16 if trainer.precision == "bfloat16" else torch.float32
     exchange = Exchange(
         ranks,
@@ -112,14 +126,37 @@ def build_trainer(config: Config, shard: Shard, ranks: Ranks, device: torch.devi
         getattr(options, "num_layers", 0) if METHODS[config.method] else 0,
         parts_per_step=trainer.parts_per_step,
         halo=halo,
-        halo_features=_halo_features(shard, graph, options) if halo == "features" else None,
+        halo_features=_halo_features(shard, graph, options, feature_scale) if halo == "features" else None,
         seed=config.seed,
     )
     return RankTrainer(model, loader, graph, trainer, ranks, exchange, seed=config.seed)
 
 
-def _halo_features(shard: Shard, graph: Graph, options: MethodOptions) -> torch.Tensor | Csr:
+def choose_folder_scale(folder: Path, choice: Choice, *, normalized: bool) -> FeatureScale | None:
+    """Returns the scale of a graph's features if they are to be standardized.
+
+    Where the graph decides, this looks at a sample of its rows first, so that a large graph is not read as a whole.
+
+    Args:
+        folder: The graph.
+        choice: `auto`, `on` or `off`.
+        normalized: Whether rows are scaled to sum to one.
+    """
+    graph = load_folder(folder)
+    if choice == "auto" and isinstance(graph.x, torch.Tensor):
+        size = min(_PIECE, graph.num_nodes)
+        starts = torch.linspace(0, graph.num_nodes - size, _PIECES, dtype=torch.float64).long().unique().tolist()
+        sample = np.concatenate([read_entries(folder, "x", start, start + size) for start in starts])
+        if not are_badly_scaled(torch.from_numpy(sample)):
+            return None
+    return choose_scale(graph, choice, normalized=normalized)
+
+
+def _halo_features(
+    shard: Shard, graph: Graph, options: MethodOptions, scale: FeatureScale | None
+) -> torch.Tensor | Csr:
     """Returns the features around the parts, as the model takes them."""
     around: Graph = replace(shard.graph, x=shard.halo_features())
+    around = around if scale is None else scale.apply(around)
     around = row_normalize(around) if options.normalize_features else around
     return around.x.to(graph.x.device)
