@@ -610,3 +610,8 @@ def test_narrow_and_unsigned_tensors_are_taken(dtype: torch.dtype) -> None:
 def test_options_of_another_type_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphError, match=message):
         Graph.from_edges(np.array([[0], [1]]), np.ones((2, 1)), np.array([0, 1]), **options)
+
+
+def test_a_split_is_counted(path_graph: Graph) -> None:
+    assert [path_graph.count(split) for split in ("train", "val", "test", "other")] == [2, 1, 1, 0]
+    assert path_graph.training_labels().tolist() == [0, 1]

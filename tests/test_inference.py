@@ -72,3 +72,20 @@ def test_the_input_is_left_alone_unless_given_away(graph: Graph, monkeypatch: py
         assert torch.equal(x, kept)
         assert prop.infer(x, graph.adj, in_place=True) is x
         torch.testing.assert_close(x, out)
+
+
+def test_the_rows_of_all_processes_choose_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    # two columns of ten rows, or one of twenty
+    monkeypatch.setattr(inference, "INFERENCE_BYTES", 2 * 5 * 10 * 4)
+    widths: dict[int | None, list[int]] = {}
+
+    def run(num_rows: int | None) -> None:
+        def propagate(x: Tensor) -> Tensor:
+            widths.setdefault(num_rows, []).append(x.shape[1])
+            return x
+
+        by_columns(propagate, torch.ones(10, 4), torch.device("cpu"), num_rows=num_rows)
+
+    run(None)
+    run(20)
+    assert widths == {None: [2, 2], 20: [1, 1, 1, 1]}

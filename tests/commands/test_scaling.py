@@ -101,3 +101,13 @@ def test_a_run_of_one_process_is_refused(graph: Path, tmp_path: Path) -> None:
     train(resolve("mlp", str(graph), {"epochs": 1}), tmp_path / "run", quiet=True)
     with pytest.raises(ConfigError, match="was started by one process"):
         resume_ranks(tmp_path / "run")
+
+
+@pytest.mark.parametrize("values", [{"wire": "int8"}, {"exchange_every": 2}, {"parts_per_step": 2}])
+def test_options_of_ranks_are_refused_by_one_process(graph: Path, tmp_path: Path, values: dict[str, object]) -> None:
+    from lazygnn.commands import train
+    from lazygnn.methods import resolve
+
+    with pytest.raises(ConfigError, match=f"`{next(iter(values))}` is .*, which is for several ranks"):
+        train(resolve("mlp", str(graph), values), tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()

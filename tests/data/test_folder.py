@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lazygnn.data import load_graph
-from lazygnn.data.folder import ArrayWriter, load_folder, save_folder, staged_folder
+from lazygnn.data.folder import ArrayWriter, load_folder, read_entries, save_folder, staged_folder
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 from lazygnn.ops import Csr
@@ -347,3 +347,14 @@ def test_a_graph_without_a_schema_is_written_as_before(path_graph: Graph, tmp_pa
     save_folder(path_graph, tmp_path / "graph")
     header = json.loads((tmp_path / "graph" / "graph.json").read_text())
     assert not header.keys() & {"schema", "part_engine"}
+
+
+def test_entries_are_read_without_the_rest(block_graph: Graph, tmp_path: Path) -> None:
+    save_folder(block_graph, tmp_path / "graph")
+    assert isinstance(block_graph.x, Tensor)
+    assert np.array_equal(read_entries(tmp_path / "graph", "x", 7, 11), block_graph.x[7:11].numpy())
+    assert np.array_equal(read_entries(tmp_path / "graph", "col", 3, 90), block_graph.adj.col[3:90].numpy())
+    with pytest.raises(GraphError, match=r"entries 50 to 70 of `.*y\.npy` cannot be read"):
+        read_entries(tmp_path / "graph", "y", 50, 70)
+    with pytest.raises(GraphError, match="node_ids"):
+        read_entries(tmp_path / "graph", "node_ids", 0, 1)

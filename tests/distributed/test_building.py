@@ -1,5 +1,6 @@
 """Every method that ranks can train learns the same with any number of them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,12 @@ import torch
 from torch import Tensor
 
 from lazygnn.config import Config
-from lazygnn.data.folder import load_folder
-from lazygnn.distributed.building import METHODS, build_trainer, check_method, share_of
+from lazygnn.data.folder import load_folder, save_folder
+from lazygnn.distributed.building import METHODS, build_trainer, check_method, choose_folder_scale, share_of
 from lazygnn.distributed.group import Ranks
 from lazygnn.distributed.trainer import RankTrainer
 from lazygnn.errors import ConfigError
+from lazygnn.feature_scale import Choice, choose_scale
 from lazygnn.methods import build, resolve
 from lazygnn.training import infer
 from tests.distributed.workers import in_threads
@@ -103,3 +105,30 @@ def test_an_exchange_every_third_epoch_sends_a_third(prepared: Path) -> None:
 def test_what_ranks_cannot_train_is_refused(method: str, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_method(resolve(method, "mine", values, use_recipe=False))
+
+
+@pytest.mark.parametrize(("factor", "choice", "scaled"), [(1, "auto", False), (5000, "auto", True), (1, "on", True)])
+def test_features_are_scaled_like_those_of_one_process(
+    factor: int, choice: Choice, scaled: bool, prepared: Path, tmp_path: Path
+) -> None:
+    graph = load_folder(prepared)
+    assert isinstance(graph.x, Tensor)
+    x = graph.x.clone()
+    x[:, 0] *= factor
+    save_folder(replace(graph, x=x), tmp_path / "graph")
+    found = choose_folder_scale(tmp_path / "graph", choice, normalized=False)
+    expected = choose_scale(replace(graph, x=x), choice)
+    assert (found is not None) == (expected is not None) == scaled
+    if found is None or expected is None:
+        return
+    assert torch.equal(found.scale, expected.scale)
+    config = config_of("gcn-gas", normalize_features=False)
+    ranks = Ranks()
+    shard = share_of(config, tmp_path / "graph", ranks)
+    trainer = build_trainer(config, shard, ranks, torch.device("cpu"), tmp_path, found)
+    for part in trainer.parts.parts:
+        # its own nodes, and those around it
+        rows = trainer.parts.batch(part).x
+        assert isinstance(rows, Tensor)
+        ids = torch.cat((torch.arange(part.start, part.stop), shard.halo[part.slots]))
+        torch.testing.assert_close(rows.double(), (x[ids].double() - found.center) / found.scale, rtol=1e-5, atol=1e-5)

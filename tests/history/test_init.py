@@ -7,7 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from lazygnn.history import NoHistory, named_histories, open_history
+from lazygnn.history import NoHistory, Store, named_histories, open_history
+from lazygnn.history.codec import Codec
+from lazygnn.history.device import DeviceStore
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.propagation import Drift, Mix
 
@@ -91,3 +93,18 @@ def test_moving_a_model_does_not_move_its_histories() -> None:
     (history, *_) = named_histories(model).values()
     assert history.values.read(torch.arange(2)).dtype == torch.float32
     assert model.state_dict() == {}
+
+
+def test_stores_can_be_made_elsewhere() -> None:
+    made: list[tuple[int, bool]] = []
+
+    def make_store(codec: Codec, channels: int, with_halo: bool) -> Store:
+        made.append((channels, with_halo))
+        return DeviceStore({"rows": torch.zeros(5, channels)}, codec, torch.device("cpu"))
+
+    history = open_history(3, 2, Drift(), make_store=make_store)
+    # a pass reads the inputs of its targets alone
+    assert made == [(2, True), (2, False)]
+    assert history.values.num_rows == 5
+    open_history(3, 2, Drift(), halo_inputs=True, make_store=make_store)
+    assert made[2:] == [(2, True), (2, True)]

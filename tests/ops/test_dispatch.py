@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from lazygnn.ops import Csr, aggregate, dispatch, reference, spmm
 from tests.helpers import assert_equal_up_to_rounding, needs_cuda, random_matrix, random_rows
@@ -34,7 +35,7 @@ def tensor(*, is_cuda: bool = True, dtype: torch.dtype = torch.float32, requires
 
 
 def matrix(num_entries: int = 3, **given: Any) -> Any:
-    return SimpleNamespace(value=tensor(**given), col=range(num_entries))
+    return SimpleNamespace(products=None, value=tensor(**given), col=range(num_entries))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -259,3 +260,23 @@ def test_the_matrix_is_transposed_once() -> None:
     aggregate(adj, x).sum().backward()
     assert "_transposition" in vars(adj)
     assert adj.T is adj.T
+
+
+def test_a_matrix_of_one_process_has_all_rows() -> None:
+    matrix, x = random_matrix(4, 4), random_rows(4, 3, 0)
+    assert dispatch.norm(matrix, x) == pytest.approx(float(x.norm()))
+    assert dispatch.total(matrix, x) is x
+    assert dispatch.own_rows(matrix, x) is x
+
+
+def test_a_matrix_may_have_products_of_its_own() -> None:
+    def double(matrix: Csr, x: Tensor, halo: Tensor | None) -> Tensor:
+        return 2 * reference.spmm(matrix, x, halo)
+
+    class Doubled(Csr):
+        products = SimpleNamespace(spmm=double, norm=lambda *_: 7.0)
+
+    matrix, x = random_matrix(4, 4), random_rows(4, 3, 0)
+    doubled = Doubled(matrix.rowptr, matrix.col, matrix.value, 4)
+    assert torch.equal(spmm(doubled, x), 2 * spmm(matrix, x))
+    assert dispatch.norm(doubled, x) == 7

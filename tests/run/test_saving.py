@@ -15,7 +15,7 @@ from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.log import RunLog
-from lazygnn.run.saving import Interrupted, Saver
+from lazygnn.run.saving import Interrupted, Saver, stopping
 from lazygnn.training import Trainer
 
 
@@ -152,3 +152,13 @@ def test_a_thread_leaves_signals_alone(folder: Recorder) -> None:
     thread.join()
     assert entered == [before]
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.usefixtures("restored_handlers")
+def test_a_second_signal_of_a_launcher_has_no_effect() -> None:
+    seen: list[int] = []
+    with stopping(seen.append, twice=True):
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+    assert seen == [signal.SIGINT, signal.SIGINT]
