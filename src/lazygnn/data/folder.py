@@ -78,12 +78,31 @@ def load_folder(path: str | Path, *, verify: bool = True) -> Graph:
             in memory already, or 1.2 s for a graph with the shape of ogbn-products.
     """
     folder = Path(path)
+    graph = map_folder(folder)
+    try:
+        check_structure(graph)
+        if verify:
+            check_finite(graph)
+    except GraphError as error:
+        raise GraphError(f"`{folder}`: {error}; {REMEDY}") from None
+    if verify:
+        check_files(folder, read_header(folder / HEADER))
+    return graph
+
+
+def map_folder(path: str | Path) -> Graph:
+    """Opens a graph that was loaded before, or by another process; reads and checks names, types and shapes alone.
+
+    Args:
+        path: The folder.
+    """
+    folder = Path(path)
     header = read_header(folder / HEADER)
     reader = _Reader(folder, header)
     nodes, outputs = header.num_nodes, header.num_outputs
     single = header.task == "single-label"
     masks = (split for split in SPLITS if f"{split}_mask" in header.arrays)
-    graph = Graph(
+    return Graph(
         x=reader.features(),
         y=reader.tensor("y", ("int64",), nodes) if single else reader.tensor("y", _FLOAT, nodes, outputs),
         adj=reader.adjacency(),
@@ -97,15 +116,6 @@ def load_folder(path: str | Path, *, verify: bool = True) -> Graph:
         part_engine=header.part_engine,
         schema=header.table_schema,
     )
-    try:
-        check_structure(graph)
-        if verify:
-            check_finite(graph)
-    except GraphError as error:
-        raise GraphError(f"`{folder}`: {error}; {REMEDY}") from None
-    if verify:
-        check_files(folder, header)
-    return graph
 
 
 def read_entries(path: str | Path, name: ArrayName, start: int, stop: int) -> np.ndarray:
@@ -121,16 +131,15 @@ def read_entries(path: str | Path, name: ArrayName, start: int, stop: int) -> np
     try:
         with file.open("rb") as stream:
             version = np.lib.format.read_magic(stream)
-            read_header = (
-                np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            )
-            shape, _, dtype = read_header(stream)
+            first = version == (1, 0)
+            read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+            shape, _, dtype = read(stream)
             stride = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
             stream.seek(start * stride, 1)
             found = np.fromfile(stream, dtype, (stop - start) * stride // dtype.itemsize)
         return found.reshape(stop - start, *shape[1:])
     except (OSError, ValueError) as error:
-        raise GraphError(f"entries {start} to {stop} of `{file}` cannot be read ({error}); {_REMEDY}") from error
+        raise GraphError(f"entries {start} to {stop} of `{file}` cannot be read ({error}); {REMEDY}") from error
 
 
 @contextmanager

@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from lazygnn.config import Config
-from lazygnn.data.folder import HEADER, load_folder, read_entries
+from lazygnn.data.folder import map_folder, read_entries
+from lazygnn.data.folder_header import HEADER
 from lazygnn.distributed.group import Ranks
 from lazygnn.errors import RankError
 from lazygnn.ops import Csr
@@ -49,7 +50,7 @@ def folder_digest(folder: Path) -> str:
     Args:
         folder: A graph that `save_folder` wrote.
     """
-    graph = load_folder(folder)
+    graph = map_folder(folder)
     digest = hashlib.blake2b((folder / HEADER).read_bytes(), digest_size=16)
     lengths = {"rowptr": graph.num_nodes + 1, "col": len(graph.adj.col), "value": len(graph.adj.col)}
     lengths |= {"y": graph.num_nodes} | {f"{split}_mask": graph.num_nodes for split in graph.masks}

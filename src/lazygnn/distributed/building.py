@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from lazygnn.config import Config
-from lazygnn.data.folder import load_folder, read_entries
+from lazygnn.data.folder import map_folder, read_entries
 from lazygnn.distributed.exchange import Exchange
 from lazygnn.distributed.group import Ranks
 from lazygnn.distributed.loader import PartLoader
@@ -72,7 +72,7 @@ def share_of(config: Config, folder: Path, ranks: Ranks) -> Shard:
         folder: A graph sorted by its partition, or one whose parts are slices of its node order.
         ranks: All ranks.
     """
-    options, graph = method_options(config), load_folder(folder)
+    options, graph = method_options(config), map_folder(folder)
     if isinstance(options, ClusterOptions):
         # those of the folder, or else slices of the node order
         ptr = partition(graph, options.num_parts, method="contiguous").ptr
@@ -142,7 +142,7 @@ def choose_folder_scale(folder: Path, choice: Choice, *, normalized: bool) -> Fe
         choice: `auto`, `on` or `off`.
         normalized: Whether rows are scaled to sum to one.
     """
-    graph = load_folder(folder)
+    graph = map_folder(folder)
     if choice == "auto" and isinstance(graph.x, torch.Tensor):
         size = min(_PIECE, graph.num_nodes)
         starts = torch.linspace(0, graph.num_nodes - size, _PIECES, dtype=torch.float64).long().unique().tolist()

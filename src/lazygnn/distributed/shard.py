@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lazygnn.data.folder import load_folder, read_entries
+from lazygnn.data.folder import map_folder, read_entries
 from lazygnn.distributed.group import Ranks
 from lazygnn.distributed.matrix import Part, ShardedMatrix
 from lazygnn.distributed.plan import make_plan
@@ -88,7 +88,7 @@ def open_shard(folder: Path, ranks: Ranks, *, ptr: Tensor | None = None, with_ed
         ConfigError: There are more ranks than parts.
         GraphError: The folder is not sorted by a partition.
     """
-    whole = load_folder(folder)
+    whole = map_folder(folder)
     found = whole.part_ptr if ptr is None else ptr
     if found is None:
         raise GraphError(
