@@ -27,13 +27,13 @@ def prepared(num_parts: int) -> Graph:
 @pytest.mark.parametrize(
     ("graph", "values", "ranks", "expected"),
     [
-        (GRAPH, {}, 3, (3, 3, "metis")),
-        (GRAPH, {"num_parts": 8}, 3, (8, 3, "metis")),
-        (GRAPH, {"num_parts": 8, "parts_per_step": 4}, 1, (8, 4, "metis")),
-        (GRAPH, {"parts_per_step": 4}, 2, (4, 4, "metis")),
+        (GRAPH, {}, 3, (3, 3, "auto")),
+        (GRAPH, {"num_parts": 8}, 3, (8, 3, "auto")),
+        (GRAPH, {"num_parts": 8, "parts_per_step": 4}, 1, (8, 4, "auto")),
+        (GRAPH, {"parts_per_step": 4}, 2, (4, 4, "auto")),
         (prepared(6), {}, 2, (6, 2, "contiguous")),
         (prepared(6), {"num_parts": 6}, 2, (6, 2, "contiguous")),
-        (prepared(6), {"num_parts": 4}, 2, (4, 2, "metis")),
+        (prepared(6), {"num_parts": 4}, 2, (4, 2, "auto")),
     ],
     ids=["one part a rank", "many parts", "one rank", "by step", "prepared", "prepared alike", "prepared otherwise"],
 )
