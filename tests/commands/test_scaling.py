@@ -4,6 +4,7 @@ import json
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -89,7 +90,8 @@ def test_another_graph_is_refused_on_resume(graph: Path, tmp_path: Path) -> None
     values = {"epochs": 1, "parts_per_step": 2, "num_parts": 2}
     train_ranks("lazygnn", str(graph), values, out, quiet=True)
     (out / "result.json").unlink()
-    (out / "inputs.json").write_text(json.dumps({"shards": "other"}))
+    labels = np.load(out / "parts" / "y.npy")
+    np.save(out / "parts" / "y.npy", (labels + 1) % 3)
     with pytest.raises(CheckpointError, match="other content"):
         resume_ranks(out, quiet=True)
 
