@@ -17,8 +17,9 @@ from lazygnn.partitioning import partition
 from lazygnn.propagation import Drift, LazyPropagation, Mix, diffuse
 from lazygnn.propagation.response import Response, fit_response
 from lazygnn.training import Trainer, evaluate, infer
+from lazygnn.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 __all__ = [
     "Batch",
     "CheckpointError",

@@ -4,19 +4,19 @@ import json
 import runpy
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from lazygnn.graph import Graph
+from lazygnn.version import VERSION
 from tests.cli.helpers import KEYS, QUICK, Arrays, Command, assert_one_line
 
 
 def test_version(lazygnn: Command) -> None:
     done = lazygnn("--version")
-    assert (done.status, done.out, done.err) == (0, f"lazygnn {metadata.version('lazygnn')}\n", "")
+    assert (done.status, done.out, done.err) == (0, f"lazygnn {VERSION}\n", "")
 
 
 def test_an_interrupt_while_the_command_loads_is_one_line(

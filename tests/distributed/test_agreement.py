@@ -44,7 +44,7 @@ def test_a_rank_with_another_configuration_is_named(prepared: Path) -> None:
 
 def test_a_rank_with_another_version_is_named(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     versions = iter(["1.0", "1.1"])
-    monkeypatch.setattr(agreement, "_version", lambda: next(versions))
+    monkeypatch.setattr(agreement, "_versions", lambda: {"version of lazygnn": next(versions)})
     with pytest.raises(RankError, match=r"another version of lazygnn: 1\.\d instead of 1\.\d"):
         in_threads(2, lambda ranks: check_agreement(ranks, CONFIG, prepared))
 

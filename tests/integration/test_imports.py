@@ -39,6 +39,7 @@ LOWEST = {
     "tunable",
     "adjacency",
     "untrusted",
+    "version",
 }
 GRAPHS = LOWEST | {"graph", "batch", "model", "history", "partitioning", "transforms", "feature_scale"}
 LIBRARY = GRAPHS | {"propagation", "models", "loader", "tables", "data"}
@@ -49,6 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "ops": {"errors"},
     "task": set(),
     "tunable": set(),
+    "version": set(),
     "untrusted": {"errors"},
     "config": {"errors", "tunable", "untrusted"},
     "inference": {"ops"},
@@ -77,7 +79,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "distributed": LIBRARY | {"methods", "training", "run"},
     "commands": LIBRARY
     | {"correct_smooth", "methods", "training", "run", "reports", "tuning", "export", "distributed"},
-    "cli": {"errors", "config", "data", "history", "partitioning", "correct_smooth", "methods", "run", "commands"}
+    "cli": {
+        "errors",
+        "version",
+        "config",
+        "data",
+        "history",
+        "partitioning",
+        "correct_smooth",
+        "methods",
+        "run",
+        "commands",
+    }
     | {"distributed"},
 }
 # methods of a class that lead to a higher part, which they import when they are called

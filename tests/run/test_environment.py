@@ -1,6 +1,5 @@
 import platform
 import subprocess
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,6 @@ def test_versions_are_those_of_this_process() -> None:
     found = describe_environment()
     assert found["lazygnn"] == lazygnn.__version__
     assert (found["python"], found["torch"]) == (platform.python_version(), torch.__version__)
-
-
-def test_a_package_that_is_not_installed_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
-    assert describe_environment()["lazygnn"] is None
 
 
 def test_a_checkout_has_a_commit_and_a_mark_for_changes(checkout: Path) -> None:

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import sys
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
@@ -17,6 +16,7 @@ from lazygnn.distributed import is_first
 from lazygnn.errors import CheckpointError, ConfigError, GraphError, RankError, reason
 from lazygnn.history import HistoryFileError
 from lazygnn.run.saving import Interrupted
+from lazygnn.version import VERSION
 
 NO_VERIFY = "--no-verify"
 
@@ -76,7 +76,7 @@ def _skip_checksums(ctx: typer.Context, wanted: bool) -> None:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"lazygnn {metadata.version('lazygnn')}")
+        typer.echo(f"lazygnn {VERSION}")
         raise typer.Exit
 
 

@@ -7,6 +7,7 @@ import torch
 from rich.table import Table
 
 from lazygnn.ops import describe_kernels
+from lazygnn.version import VERSION
 
 _PACKAGES = (
     "numpy",
@@ -27,7 +28,7 @@ def installation_table() -> Table:
     """Returns a table of versions, devices and optional packages."""
     mkl = "yes" if torch.backends.mkl.is_available() else "no"
     table = Table("what", "found")
-    table.add_row("lazygnn", metadata.version("lazygnn"))
+    table.add_row("lazygnn", VERSION)
     table.add_row("python", platform.python_version())
     table.add_row("platform", platform.platform())
     table.add_row("torch", f"{torch.__version__}, {torch.get_num_threads()} threads, MKL {mkl}")

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from lazygnn.methods import method_options
 from lazygnn.model import Model
 from lazygnn.models import GCN, SAGE, Decoupled, LazyBlock, LazyStack, Mixture, Standardized
 from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation
+from lazygnn.version import VERSION
 
 WEIGHTS, DESCRIPTION, CODE = "weights.safetensors", "model.json", "model.py"
 EXPORTED = ("mlp", "appnp", "appnp-gas", "lazygnn", "lazygnn-paper", "lazygnn-deep", "gcn", "gcn-gas", "graphsage")
@@ -64,7 +65,7 @@ def describe_model(run: LoadedRun) -> dict[str, Any]:
         "normalize_features": method_options(run.config).normalize_features,
         "method": run.config.method,
         "dataset": run.graph.name,
-        "lazygnn": metadata.version("lazygnn"),
+        "lazygnn": VERSION,
     }
 
 

@@ -1,7 +1,6 @@
 """Checks before training that all ranks have the same library, the same configuration and the same graph."""
 
 import hashlib
-from importlib import metadata
 from pathlib import Path
 
 import torch
@@ -12,6 +11,7 @@ from lazygnn.data.folder_header import HEADER
 from lazygnn.distributed.group import Ranks
 from lazygnn.errors import RankError
 from lazygnn.ops import Csr
+from lazygnn.version import VERSION
 
 # a large array is read in this many pieces of this many entries, evenly spread
 _PIECES, _PIECE = 16, 4096
@@ -28,8 +28,7 @@ def check_agreement(ranks: Ranks, config: Config, folder: Path) -> str:
     with ranks.agreeing():
         digest = folder_digest(folder)
     own = {
-        "version of lazygnn": _version(),
-        "version of torch": torch.__version__,
+        **_versions(),
         "configuration": hashlib.blake2b(config.record().encode(), digest_size=8).hexdigest(),
         "content of the graph": digest,
     }
@@ -62,9 +61,5 @@ def folder_digest(folder: Path) -> str:
     return digest.hexdigest()
 
 
-def _version() -> str:
-    try:
-        return metadata.version("lazygnn")
-    except metadata.PackageNotFoundError:
-        # a checkout on the path that was not installed
-        return "unknown"
+def _versions() -> dict[str, str]:
+    return {"version of lazygnn": VERSION, "version of torch": torch.__version__}

@@ -2,10 +2,11 @@
 
 import platform
 import subprocess
-from importlib import metadata
 from pathlib import Path
 
 import torch
+
+from lazygnn.version import VERSION
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -13,20 +14,12 @@ PACKAGE = Path(__file__).parents[1]
 def describe_environment() -> dict[str, str | None]:
     """Returns the versions of lazygnn, Python and torch, and the commit of lazygnn; `None` if it is not known."""
     return {
-        "lazygnn": _version(),
+        "lazygnn": VERSION,
         "commit": find_commit(PACKAGE),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "platform": platform.platform(),
     }
-
-
-def _version() -> str | None:
-    try:
-        return metadata.version("lazygnn")
-    except metadata.PackageNotFoundError:
-        # a checkout on the path that was not installed
-        return None
 
 
 def find_commit(package: Path) -> str | None:
