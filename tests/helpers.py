@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from lazygnn.graph import Graph
-from lazygnn.history import StoredHistory, open_history
+from lazygnn.history import StoredHistory, disk, open_history
+from lazygnn.history.codec import Layout, Parts
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.ops import Adjacency, Csr
 
@@ -94,6 +95,19 @@ def say(request: pytest.FixtureRequest, text: str) -> None:
     """Prints a line in the output of pytest, also for a test that passes."""
     with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
         request.config.get_terminal_writer().line(f" {text}")
+
+
+def note_scratch(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Notes the names of rows on disk in the returned set; their files have no name while they are used."""
+    names: set[str] = set()
+    map_files = disk.map_files
+
+    def noted(layout: Layout, folder: Path, name: str) -> Parts:
+        names.add(name.rpartition("-")[0])
+        return map_files(layout, folder, name)
+
+    monkeypatch.setattr(disk, "map_files", noted)
+    return names
 
 
 def needs_cuda(test: Test) -> Test:

@@ -21,6 +21,7 @@ from lazygnn.model import Model
 from lazygnn.models import Decoupled, LazyBlock, LazyStack, Mixture
 from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, NoPropagation, fit_response
 from lazygnn.training import Trainer, evaluate
+from tests.helpers import note_scratch
 
 Make = Callable[..., Built]
 METHOD = "lazygnn-deep"
@@ -123,15 +124,15 @@ def test_models_beside_the_stack_are_chosen(make: Make, beside: list[str]) -> No
     ]
 
 
-def test_inference_opens_no_history(block_graph: Graph, tmp_path: Path) -> None:
+def test_inference_opens_no_history(block_graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = note_scratch(monkeypatch)
     config = resolve(METHOD, "block", PARTS | {"history": "disk", "eval_storage": "disk"})
     model = build_model(config, block_graph, Place(torch.device("cpu"), tmp_path, training=False))
     assert len(named_histories(model)) == 0
     assert list(tmp_path.iterdir()) == []
     assert model.infer(block_graph).shape == (60, 3)
-    assert {path.name for path in tmp_path.iterdir()} == {"stack.rows", "inference.rows"} | {
-        f"block-{index}.rows" for index in range(3)
-    }
+    assert names == {"stack", "inference"} | {f"block-{index}" for index in range(3)}
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("history", ["device", "host", "pinned", "disk"])

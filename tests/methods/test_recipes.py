@@ -152,7 +152,7 @@ def test_what_cannot_be_resolved_is_named(arguments: Any, message: str) -> None:
         ("lazygnn", {"parts_per_batch": 1}),
         ("lazygnn-paper", {"level": 0.9, "start": "drift"}),
         ("lazygnn", {"halo": "none", "halo_gradients": False, "num_parts": 4}),
-        ("lazygnn", {"halo": "frozen", "partition": "metis", "keep_batches": True, "halo_gradients": False}),
+        ("lazygnn", {"halo": "frozen", "partition": "auto", "keep_batches": True, "halo_gradients": False}),
         ("lazygnn-paper", {"halo": "paper"}),
         # the recipe partitions the graph
         ("gcn-gas", {"partition": "random", "keep_batches": False}),

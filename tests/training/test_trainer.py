@@ -339,7 +339,7 @@ def test_every_row_of_a_history_is_written_before_the_first_step(block_graph: Gr
 
 def test_the_history_of_a_full_batch_is_empty_before_the_first_step(block_graph: Graph) -> None:
     written: list[set[int]] = []
-    whole = {"num_parts": 1, "partition": "metis"}
+    whole = {"num_parts": 1, "partition": "auto"}
     reach_first_step("lazygnn", block_graph, lambda trainer: written.append(num_written(trainer)), **whole)
     assert written == [{0}, {0}]
 
