@@ -15,6 +15,7 @@ from lazygnn.data.folder import ArrayWriter, load_folder, read_entries, save_fol
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 from lazygnn.ops import Csr
+from lazygnn.untrusted.arrays import PARSING
 
 EDGES = np.array([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]])
 
@@ -81,6 +82,23 @@ def test_round_trip_of_dense_features(block_graph: Graph, tmp_path: Path) -> Non
     loaded = load_folder(str(tmp_path / "g"))
     assert_same(loaded, block_graph)
     assert list(loaded.masks) == ["train", "val", "test"]
+
+
+def test_one_header_is_parsed_at_a_time(block_graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_folder(block_graph, tmp_path / "g")
+    alone = list[bool]()
+    for name in ("open_memmap", "read_array_header_1_0"):
+        function = getattr(np.lib.format, name)
+
+        def noted(*args: Any, function: Any = function, **options: Any) -> Any:
+            alone.append(PARSING.locked())
+            return function(*args, **options)
+
+        monkeypatch.setattr(np.lib.format, name, noted)
+    load_folder(tmp_path / "g")
+    read_entries(tmp_path / "g", "y", 0, 3)
+    assert len(alone) > 8
+    assert all(alone)
 
 
 def mapped_files() -> str:

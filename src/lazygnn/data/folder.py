@@ -30,6 +30,7 @@ from lazygnn.files import replaced_folder
 from lazygnn.graph import SPLITS, Graph
 from lazygnn.ops import Adjacency, Csr, to_tensor
 from lazygnn.task import Task
+from lazygnn.untrusted.arrays import PARSING
 from lazygnn.untrusted.budget import check_width
 
 _INDEX, _FLOAT = ("int32", "int64"), ("float32", "float64")
@@ -133,7 +134,8 @@ def read_entries(path: str | Path, name: ArrayName, start: int, stop: int) -> np
             version = np.lib.format.read_magic(stream)
             first = version == (1, 0)
             read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-            shape, _, dtype = read(stream)
+            with PARSING:
+                shape, _, dtype = read(stream)
             stride = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize
             stream.seek(start * stride, 1)
             found = np.fromfile(stream, dtype, (stop - start) * stride // dtype.itemsize)
@@ -258,7 +260,8 @@ class _Reader:
         if not path.is_file():
             raise GraphError(f"`{path}` is missing; {REMEDY}")
         try:
-            return np.asarray(np.lib.format.open_memmap(path, mode="c"))
+            with PARSING:
+                return np.asarray(np.lib.format.open_memmap(path, mode="c"))
         # a corrupt header can fail in any way, even as `tokenize.TokenError`
         except Exception as error:
             raise GraphError(f"`{path}` cannot be read ({type(error).__name__}: {error}); {REMEDY}") from error

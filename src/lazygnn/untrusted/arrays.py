@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import IO, Any, BinaryIO
 
 import numpy as np
@@ -23,6 +24,8 @@ _PLAIN = "write it with `numpy.savez`, which does not compress, or store feature
 _LOCAL = struct.Struct("<4s5H3L2H")
 _SIZES_AFTER, _WIDE = 1 << 3, 0xFFFFFFFF
 _KINDS = "biufcUSmM"
+# a header is a Python literal, and CPython 3.11 may fail to parse two at a time, in two threads
+PARSING = Lock()
 _CHUNK = 2**22
 
 
@@ -189,7 +192,8 @@ def _read_header(stream: IO[bytes], what: str) -> tuple[tuple[int, ...], bool, n
         raise ValueError(f"{what} has version {version.hex('.')} of the format")
     read = np.lib.format.read_array_header_1_0 if version[0] == 1 else np.lib.format.read_array_header_2_0
     try:
-        shape, fortran, dtype = read(stream)
+        with PARSING:
+            shape, fortran, dtype = read(stream)
     except ValueError as error:
         # numpy's message recommends `allow_pickle`, and a pickle can run any code
         if "allow_pickle" not in str(error):
