@@ -7,7 +7,7 @@ The versions of the lock stay, but for those that are given. A package that is n
 file by hand. Hashes are those of the package index, for Linux (x86-64 and aarch64) and macOS (arm64).
 
 On Linux, the index has torch with CUDA and its libraries. Where the build for the CPU is used instead, `CPU_BUILD` has
-its hashes, and pip needs a source for it (`--find-links` or `--extra-index-url`).
+its hashes, and pip must be given a source for it.
 """
 
 import re
