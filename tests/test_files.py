@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lazygnn.files import discard, is_unfinished, naming, replaced, replaced_folder, write_file
+from lazygnn.files import discard, is_unfinished, naming, remove_unfinished, replaced, replaced_folder, write_file
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
@@ -117,6 +117,20 @@ def test_the_name_of_an_unfinished_file_is_known(tmp_path: Path) -> None:
         assert is_unfinished(unfinished)
     for name in ("a.b", ".a.part", "..part", ".a.b.0123456789abcde.part"):
         assert not is_unfinished(tmp_path / name)
+
+
+def test_only_what_a_crash_has_left_is_removed(tmp_path: Path) -> None:
+    left = tmp_path / ".a.0123456789abcdef.part"
+    for name in (left.name, "a", ".b.part"):
+        (tmp_path / name).touch()
+    # the only copy of a folder, after a crash between two renames
+    (tmp_path / ".folder.0123456789abcdef.old").mkdir()
+    with replaced(tmp_path / "new") as unfinished:
+        kept = {file.name for file in tmp_path.iterdir()} - {left.name}
+        remove_unfinished(tmp_path)
+        assert {file.name for file in tmp_path.iterdir()} == kept
+        assert unfinished.name in kept
+    assert (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EMFILE, errno.EACCES])

@@ -1,12 +1,13 @@
 """Atomic writes: a file or a folder appears under its name when it is complete, or not at all."""
 
 import errno
+import fcntl
 import os
 import re
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lazygnn.errors import reason
@@ -23,10 +24,14 @@ def replaced(path: Path) -> Iterator[Path]:
     """
     with _beside(path) as unfinished:
         # a link of that name would not be followed
-        os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666))
-        yield unfinished
-        sync(unfinished)
-        unfinished.replace(path.absolute())
+        file = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            _try_lock(file)
+            yield unfinished
+            sync(unfinished)
+            unfinished.replace(path.absolute())
+        finally:
+            os.close(file)
 
 
 @contextmanager
@@ -47,6 +52,14 @@ def write_file(path: Path, content: bytes) -> None:
 def is_unfinished(path: Path) -> bool:
     """Returns whether a name is that of a file or folder that a crash has left unfinished."""
     return _UNFINISHED.fullmatch(path.name) is not None
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes the files that crashes have left unfinished in a folder, but none that is being written."""
+    for path in folder.iterdir():
+        if is_unfinished(path) and path.is_file() and not path.is_symlink():
+            with suppress(FileNotFoundError):
+                _remove_unless_locked(path)
 
 
 def discard(path: Path) -> None:
@@ -94,6 +107,24 @@ def _beside(path: Path) -> Iterator[Path]:
         finally:
             # does not exist if the block succeeded
             discard(unfinished)
+
+
+def _try_lock(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        # another process holds it, or the file system has no locks
+        return False
+    return True
+
+
+def _remove_unless_locked(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if _try_lock(file):
+            path.unlink()
+    finally:
+        os.close(file)
 
 
 def _replace_folder(new: Path, path: Path) -> None:

@@ -481,6 +481,35 @@ def test_the_folder_says_what_a_run_was_trained_with(dataset: Path, tmp_path: Pa
     assert Run.open(tmp_path / "run").environment() == describe_environment()
 
 
+def test_a_resumed_run_removes_what_a_crash_has_left(
+    dataset: Path, tmp_path: Path, configure: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands.train(configure(dataset, "mlp", keep_checkpoint=False), tmp_path / "run", quiet=True)
+    files = sorted(file.name for file in (tmp_path / "run").iterdir())
+
+    def crash(names: tuple[str, ...]) -> None:
+        for name in names:
+            (tmp_path / "run" / name).touch()
+        (tmp_path / "run" / CHECKPOINTS).mkdir()
+
+    # at its very end, and before its result
+    for lost in ((), (RESULT,)):
+        for name in lost:
+            (tmp_path / "run" / name).unlink()
+        crash((LOCK, ".result.json.0123456789abcdef.part"))
+        commands.resume(tmp_path / "run", quiet=True)
+        assert sorted(file.name for file in (tmp_path / "run").iterdir()) == files
+    # a folder that cannot be written can be resumed all the same
+    crash((".result.json.0123456789abcdef.part",))
+    monkeypatch.setattr("lazygnn.run.lock._take", refuse)
+    commands.resume(tmp_path / "run", quiet=True)
+    assert (tmp_path / "run" / CHECKPOINTS).exists()
+
+
+def refuse(path: Path) -> int:
+    raise OSError(errno.EROFS, "read-only", str(path))
+
+
 def test_a_checkpoint_need_not_stay(
     dataset: Path, tmp_path: Path, configure: Configure, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,7 +17,7 @@ import torch
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.result import make_result, peak_memory_mib
 from lazygnn.commands.sharing import for_ranks, parts_folder
-from lazygnn.commands.training import extended, new_folder
+from lazygnn.commands.training import extended, left_unchanged, new_folder, remove_leftovers
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_restarted
@@ -136,6 +136,7 @@ def resume_ranks(
                     f"run `{path}` was started by one process; resume it without `torchrun`, or start a new run"
                 )
             if epochs is None and run.has_ended():
+                remove_leftovers(run)
                 return config.record(), True
             stack.enter_context(locked(path))
             if epochs is not None and epochs != config.trainer.epochs:
@@ -145,10 +146,7 @@ def resume_ranks(
 
         record, ended = ranks.first_alone("resume", prepare)
         if ended:
-            if not ranks.is_first:
-                return None
-            logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", path)
-            return run.result() | {"run": str(path)}
+            return left_unchanged(run) if ranks.is_first else None
         try:
             return _train(run, read_config(json.loads(record)), ranks, resuming=True, root=root, quiet=quiet)
         except _NotStarted as stop:

@@ -124,7 +124,8 @@ def resume(
 
         return resume_ranks(path, epochs=epochs, device=device, root=root, quiet=quiet) or {}
     if epochs is None and run.has_ended():
-        return _left_unchanged(run)
+        remove_leftovers(run)
+        return left_unchanged(run)
     with locked(path):
         return _resume(run, epochs, device, root, quiet=quiet)
 
@@ -139,7 +140,7 @@ def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, 
             )
         run.change_config(config)
     if run.has_ended():
-        return _left_unchanged(run)
+        return left_unchanged(run)
     checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
     graph = reload_graph(config, root)
     chosen = choose_device(device if device is not None else config.device)
@@ -197,7 +198,16 @@ def _keeping_best_weights(run: Run, trainer: Trainer) -> Iterator[None]:
         raise
 
 
-def _left_unchanged(run: Run) -> dict[str, Any]:
+def remove_leftovers(run: Run) -> None:
+    """Removes what a crash at the very end of a training has left; its result was written before."""
+    # a folder that cannot be written, or that another process holds, is left as it is
+    with suppress(ConfigError), locked(run.path):
+        if not run.config(read_config).trainer.keep_checkpoint:
+            discard(run.path / CHECKPOINTS)
+
+
+def left_unchanged(run: Run) -> dict[str, Any]:
+    """Returns the result of a run that has ended."""
     logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", run.path)
     return run.result() | {"run": str(run.path)}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from lazygnn.errors import ConfigError, LockedError, reason
+from lazygnn.files import remove_unfinished
 from lazygnn.untrusted.text import parse_json
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,8 @@ _SECONDS_TO_SIGN = 0.5
 def locked(folder: Path) -> Iterator[None]:
     """Holds a folder for this process and creates it if it is missing.
 
-    The lock ends with the process, however that ends, so that a lock that was left is free.
+    The lock ends with the process, however that ends, so that a lock that was left is free. Files that a crash has left
+    unfinished are removed.
 
     Raises:
         LockedError: Another process holds the folder.
@@ -41,6 +43,8 @@ def locked(folder: Path) -> Iterator[None]:
             f"cannot lock `{folder}`: {reason(error)}; make it writable or choose another folder"
         ) from error
     try:
+        with suppress(OSError):
+            remove_unfinished(path.parent)
         yield
     finally:
         with suppress(OSError):
