@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lazygnn import ops
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.fixed_point import Solution, solve
 from lazygnn.graph import Graph
-from lazygnn.history import History, NoHistory, Start
+from lazygnn.history import History, NoHistory, Start, StoredHistory
 from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import ClusterLoader
 from lazygnn.propagation import Drift, LazyPropagation, Mix, Response, diffuse, estimating, solves
@@ -179,10 +180,11 @@ def test_an_estimate_starts_from_the_stored_solution(
     prop.features.push(torch.arange(N), stored, before)
     with estimating(prop):
         found = prop.infer(x.clone(), graph.adj, in_place=True)
-    shifted = stored + x - before if start.stores_inputs else stored
+    # after a plain step with the new input
+    near = ops.step(graph.adj, stored + x - before, x, ALPHA) if start.stores_inputs else stored
     assert starts[0] is None
     assert starts[1] is not None
-    torch.testing.assert_close(starts[1], shifted, rtol=0, atol=1e-12)
+    torch.testing.assert_close(starts[1], near, rtol=0, atol=1e-12)
     assert float((found - expected).norm()) <= WARM_TOLERANCE * float(x.norm())
     assert not torch.allclose(found, expected, rtol=0, atol=1e-4)
     # outside the context, and for a graph of another size, no history is read
@@ -191,6 +193,28 @@ def test_an_estimate_starts_from_the_stored_solution(
     with estimating(prop):
         prop.infer(x[:12], other.adj)
     assert starts[2:] == [None, None]
+
+
+def test_an_estimate_starts_from_a_fitted_pass_that_stores_nothing(
+    monkeypatch: pytest.MonkeyPatch, graph: Graph, x: Tensor
+) -> None:
+    starts: list[Tensor] = []
+
+    def watched(*args: Any, **options: Any) -> Solution:
+        starts.append(options["start"])
+        return solve(*args, **options)
+
+    monkeypatch.setattr("lazygnn.propagation.base.solve", watched)
+    batch, nodes = Batch.full(graph, 2), torch.arange(N)
+    prop = lazy(Drift(0.1)).fit(graph.adj, 2)
+    before = x + 0.1 * random_rows(N, C, 5)
+    stored = exact_solution(graph.adj, before, ALPHA)
+    prop.features.push(nodes, stored, before)
+    with estimating(prop):
+        prop.infer(x, graph.adj)
+    assert isinstance(prop.features, StoredHistory)
+    torch.testing.assert_close(prop.features.values.read(nodes), stored, rtol=0, atol=0)
+    torch.testing.assert_close(starts[0], prop(x, batch), rtol=0, atol=1e-12)
 
 
 def test_an_estimate_of_steps_is_exact(graph: Graph, x: Tensor) -> None:

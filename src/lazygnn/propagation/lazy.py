@@ -6,6 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from lazygnn import ops
 from lazygnn.batch import Batch, check_batch
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import check_num_nodes
@@ -106,23 +107,38 @@ class LazyPropagation(Diffusion):
             return exact_views(self, x_in, batch)
         return near_and_far(x_in, batch, self._rule(x_in, batch))
 
-    def stored_solution(self, x_in: Tensor) -> Tensor | None:
-        """Returns the stored solution of every node, shifted by the change of its input.
+    def stored_rows(self, x_in: Tensor) -> list[Tensor]:
+        """Returns the stored solution of every node, and the input it belongs to where the history stores it.
 
-        Returns `None` if a row was never written, or if the history is not in the memory of the compute device.
+        Returns nothing if a row was never written, or if the history is not in the memory of the compute device.
         """
         history = self.features
         if not isinstance(history, StoredHistory) or not history.complete:
-            return None
+            return []
         if not isinstance(history.values, DeviceStore) or isinstance(history.values, PinnedStore):
-            return None
+            return []
         if history.values.device.type != x_in.device.type or history.values.num_rows != len(x_in):
-            return None
+            return []
         nodes = torch.arange(len(x_in), device=x_in.device)
-        values = history.values.read(nodes).to(x_in.dtype)
-        if history.inputs is None:
-            return values
-        return values.add_(x_in).sub_(history.inputs.read(nodes).to(x_in.dtype))
+        stores = [history.values] if history.inputs is None else [history.values, history.inputs]
+        return [store.read(nodes).to(x_in.dtype) for store in stores]
+
+    def near_solution(self, adj: Adjacency, x_in: Tensor, *stored: Tensor) -> Tensor:
+        """Returns the stored solution after the steps of a pass, which stores nothing here."""
+        if not isinstance(self.features, StoredHistory) or len(stored) == 1:
+            # the solver itself approaches the solution of the new input
+            return stored[0]
+        response = Response.plain(1) if self.response is None else self.response
+        values, inputs = stored
+        return ops.run_steps(
+            [adj] * len(response.sources),
+            self.features.warm.targets(x_in, values, inputs, response.start),
+            x_in,
+            self.alpha,
+            weights=response.sources,
+            previous=None if response.is_plain else inputs,
+            sign=self.sign,
+        )
 
     def _rule(self, x_in: Tensor, batch: Batch) -> Rule:
         check_batch(batch)
