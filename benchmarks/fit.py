@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from benchmarks.report import OK, RESULTS, Report, Row, choose, median, verdict
+from benchmarks.report import OK, RESULTS, Report, Row, choose, verdict
 from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.graph import Graph
 from lazygnn.methods import build, resolve
-from lazygnn.training import Trainer, evaluate
+from lazygnn.training import EpochReport, Trainer, evaluate
 
 METHODS = ("appnp", "lazygnn")
 # a test score of lazy steps may be this much below that of exact ones: three deviations between seeds
@@ -37,12 +37,11 @@ def main(
     only: Sequence[str] = (),
     epochs: int | None = None,
     eval_every: int = 1,
-    repeats: int = 1,
     folder: Path = RESULTS,
 ) -> Report:
     """Trains every method on every data set, from the same seed and with as many evaluations.
 
-    Methods take turns, so that a machine that is slow for a while slows down all of them.
+    Methods take turns after every epoch, so that a machine that is slow for a while slows down all of them.
 
     Args:
         datasets: Names of data sets.
@@ -51,7 +50,6 @@ def main(
         only: Methods to measure; none means all. The first is what the others are compared with.
         epochs: Epochs of every training; `None` takes those of the recipe or the rule.
         eval_every: Epochs between two evaluations.
-        repeats: Trainings of every method.
         folder: Where the result is written.
     """
     report = Report(
@@ -63,8 +61,8 @@ def main(
         folder=folder,
         facts={
             "threads": torch.get_num_threads(),
-            "s": "all epochs and all evaluations, without reading data and building the model; median",
-            "repeats": f"{repeats}, methods in turn",
+            "s": "all epochs and all evaluations, without reading data and building the model",
+            "order": "methods take turns after every epoch",
             "evaluation": f"after every {eval_every}th epoch, and once at the end",
             "check": "the scores are those of an exact evaluation; the test score is at most 1.5 points below APPNP's",
         },
@@ -74,47 +72,58 @@ def main(
     for dataset in datasets:
         graph, rows = load_graph(dataset, root), list[Row]()
         methods = choose(only, dict.fromkeys(METHODS), "method")
-        configs = {method: resolve(method, dataset, values, graph=graph) for method in methods}
-        before = [
-            {method: _train(config, graph, device) for method, config in configs.items()} for _ in range(repeats - 1)
-        ]
-        for method, config in configs.items():
-            earlier = [turn[method].seconds for turn in before]
-            measure = partial(_measure, config, graph, device, earlier, rows)
-            rows.append(report.run({"dataset": dataset, "method": method}, measure))
+        trainings = [_Training(resolve(method, dataset, values, graph=graph), graph, device) for method in methods]
+        while True in [training.run_epoch() for training in trainings]:
+            pass
+        for training in trainings:
+            key = {"dataset": dataset, "method": training.config.method}
+            rows.append(report.run(key, partial(_measure, training, rows)))
     report.write()
     return report
 
 
-class _Training(NamedTuple):
-    seconds: float
-    eval_seconds: float
-    scores: dict[str, float]
-    exact: bool
+class _Paused(Exception):
+    """An epoch is over."""
 
 
-def _train(config: Config, graph: Graph, device: torch.device) -> _Training:
-    torch.manual_seed(config.seed)
-    built = build(config, graph, device)
-    result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
-    exact = evaluate(built.model, built.graph, config.trainer.metric) == result.scores
-    return _Training(result.seconds + result.eval_seconds, result.eval_seconds, result.scores, exact)
+class _Training:
+    """A training that runs epoch by epoch, with random numbers of its own."""
+
+    def __init__(self, config: Config, graph: Graph, device: torch.device) -> None:
+        torch.manual_seed(config.seed)
+        self.config, self.built = config, build(config, graph, device)
+        self.trainer = Trainer(self.built.model, self.built.loader, self.built.graph, config.trainer)
+        self.trainer.on_epoch = self._pause
+        self._random = torch.get_rng_state()
+
+    def run_epoch(self) -> bool:
+        """Trains an epoch with its evaluation; returns whether there was one left."""
+        torch.set_rng_state(self._random)
+        try:
+            self.trainer.run()
+        except _Paused:
+            self._random = torch.get_rng_state()
+            return True
+        return False
+
+    def _pause(self, report: EpochReport) -> None:
+        raise _Paused(report.epoch)
 
 
-def _measure(
-    config: Config, graph: Graph, device: torch.device, earlier: Sequence[float], before: Sequence[Row]
-) -> Row:
-    found = _train(config, graph, device)
-    times = median([*earlier, found.seconds])
+def _measure(training: _Training, before: Sequence[Row]) -> Row:
+    found = training.trainer.finish()
+    again = evaluate(training.built.model, training.built.graph, training.config.trainer.metric)
+    seconds = found.seconds + found.eval_seconds
     reference = before[0] if before and before[0]["status"] == OK else None
     return {
-        **times,
+        "seconds": seconds,
+        "all_seconds": [seconds],
         "eval seconds": found.eval_seconds,
-        "ratio": 1.0 if reference is None else times["seconds"] / reference["seconds"],
+        "ratio": 1.0 if reference is None else seconds / reference["seconds"],
         **found.scores,
-        "config": config.model_dump(exclude={"root", "device"}),
+        "config": training.config.model_dump(exclude={"root", "device"}),
         **verdict(
-            scores_are_exact=found.exact,
+            scores_are_exact=again == found.scores,
             scores_are_those_of_exact_steps=reference is None or found.scores["test"] >= reference["test"] - NOISE,
         ),
     }

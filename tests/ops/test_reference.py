@@ -24,14 +24,15 @@ def test_mkl_decides_which_product_runs(mkl: bool, monkeypatch: pytest.MonkeyPat
 
         return call
 
-    for owner, name in ((torch.sparse, "mm"), (torch, "mm"), (torch, "addmm")):
+    for owner, name in ((torch.sparse, "mm"), (torch, "mm"), (torch, "addmm"), (Tensor, "addmm_")):
         monkeypatch.setattr(owner, name, listed(f"{owner.__name__}.{name}", getattr(owner, name)))
     a, x = random_matrix(6, 6), random_rows(6, 3, 1)
     spmm(a, x)
     step(a, x, x, 0.2)
     run_steps([a], x, x, 0.2)
-    reducing = ["torch.sparse.mm"] * 3
-    assert called == (["torch.mm", "torch.addmm", "torch.addmm"] if mkl else reducing)
+    step(a, x, x, 0.2, weight=0.5)
+    reducing = ["torch.sparse.mm"] * 4
+    assert called == (["torch.mm", "torch.addmm", "torch.addmm", "Tensor.addmm_"] if mkl else reducing)
     # other devices have products of their own
     assert not reference._rows_in_parallel(torch.empty(2, 3, device="meta"))
 

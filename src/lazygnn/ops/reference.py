@@ -37,14 +37,15 @@ def step(
     """
     rows = adj.num_rows
     adj, wide = _in_common_type(adj, x)
-    source = source[:rows].to(wide.dtype)
-    if weight != 1:
+    source, owned = source[:rows].to(wide.dtype), weight != 1
+    if owned:
         source = weight * source if previous is None else torch.lerp(previous[:rows].to(wide.dtype), source, weight)
     with torch.autocast(x.device.type, enabled=False):
         if _rows_in_parallel(x):
             out = torch.sparse.mm(adj.tensor, wide, "sum").mul_(sign * (1 - alpha)).add_(source, alpha=alpha)
         else:
-            out = torch.addmm(source, adj.tensor, wide, beta=alpha, alpha=sign * (1 - alpha))
+            add = Tensor.addmm_ if owned else torch.addmm
+            out = add(source, adj.tensor, wide, beta=alpha, alpha=sign * (1 - alpha))
     out = out.to(x.dtype)
     return out if rows == len(x) else torch.cat((out, x[rows:]))
 
