@@ -121,6 +121,7 @@ def fit(
     only: Only = "",
     epochs: Annotated[int | None, typer.Option(min=1, help="Epochs; default: those of the recipe or rule.")] = None,
     eval_every: Annotated[int, typer.Option(min=1, help="Epochs between two evaluations.")] = 1,
+    repeats: Repeats = 3,
     out: Out = RESULTS,
 ) -> None:
     """Measures a whole training with its evaluations: lazy steps beside exact ones."""
@@ -132,6 +133,7 @@ def fit(
             only=_names(only),
             epochs=epochs,
             eval_every=eval_every,
+            repeats=repeats,
             folder=out,
         )
     )

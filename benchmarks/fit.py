@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.report import OK, RESULTS, Report, Row, choose, verdict
+from benchmarks.report import OK, RESULTS, Report, Row, choose, median, verdict
 from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.graph import Graph
@@ -37,6 +37,7 @@ def main(
     only: Sequence[str] = (),
     epochs: int | None = None,
     eval_every: int = 1,
+    repeats: int = 1,
     folder: Path = RESULTS,
 ) -> Report:
     """Trains every method on every data set, from the same seed and with as many evaluations.
@@ -50,6 +51,7 @@ def main(
         only: Methods to measure; none means all. The first is what the others are compared with.
         epochs: Epochs of every training; `None` takes those of the recipe or the rule.
         eval_every: Epochs between two evaluations.
+        repeats: Trainings of every method, all from the same seed.
         folder: Where the result is written.
     """
     report = Report(
@@ -61,7 +63,8 @@ def main(
         folder=folder,
         facts={
             "threads": torch.get_num_threads(),
-            "s": "all epochs and all evaluations, without reading data and building the model",
+            "s": "all epochs and all evaluations, without reading data and building the model; median",
+            "repeats": repeats,
             "order": "methods take turns after every epoch",
             "evaluation": f"after every {eval_every}th epoch, and once at the end",
             "check": "the scores are those of an exact evaluation; the test score is at most 1.5 points below APPNP's",
@@ -72,12 +75,11 @@ def main(
     for dataset in datasets:
         graph, rows = load_graph(dataset, root), list[Row]()
         methods = choose(only, dict.fromkeys(METHODS), "method")
-        trainings = [_Training(resolve(method, dataset, values, graph=graph), graph, device) for method in methods]
-        while True in [training.run_epoch() for training in trainings]:
-            pass
-        for training in trainings:
-            key = {"dataset": dataset, "method": training.config.method}
-            rows.append(report.run(key, partial(_measure, training, rows)))
+        configs = [resolve(method, dataset, values, graph=graph) for method in methods]
+        turns = [_train_in_turn([_Training(config, graph, device) for config in configs]) for _ in range(repeats)]
+        for config, trainings in zip(configs, zip(*turns, strict=True), strict=True):
+            key = {"dataset": dataset, "method": config.method}
+            rows.append(report.run(key, partial(_measure, trainings, rows)))
     report.write()
     return report
 
@@ -110,18 +112,24 @@ class _Training:
         raise _Paused(report.epoch)
 
 
-def _measure(training: _Training, before: Sequence[Row]) -> Row:
-    found = training.trainer.finish()
-    again = evaluate(training.built.model, training.built.graph, training.config.trainer.metric)
-    seconds = found.seconds + found.eval_seconds
+def _train_in_turn(trainings: Sequence[_Training]) -> Sequence[_Training]:
+    while True in [training.run_epoch() for training in trainings]:
+        pass
+    return trainings
+
+
+def _measure(trainings: Sequence[_Training], before: Sequence[Row]) -> Row:
+    results = [training.trainer.finish() for training in trainings]
+    last, found = trainings[-1], results[-1]
+    again = evaluate(last.built.model, last.built.graph, last.config.trainer.metric)
+    times = median([each.seconds + each.eval_seconds for each in results])
     reference = before[0] if before and before[0]["status"] == OK else None
     return {
-        "seconds": seconds,
-        "all_seconds": [seconds],
-        "eval seconds": found.eval_seconds,
-        "ratio": 1.0 if reference is None else seconds / reference["seconds"],
+        **times,
+        "eval seconds": median([each.eval_seconds for each in results])["seconds"],
+        "ratio": 1.0 if reference is None else times["seconds"] / reference["seconds"],
         **found.scores,
-        "config": training.config.model_dump(exclude={"root", "device"}),
+        "config": last.config.model_dump(exclude={"root", "device"}),
         **verdict(
             scores_are_exact=again == found.scores,
             scores_are_those_of_exact_steps=reference is None or found.scores["test"] >= reference["test"] - NOISE,

@@ -20,7 +20,7 @@ def small(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> None:
 
 
 def test_trainings_are_measured_checked_and_published(tmp_path: Path) -> None:
-    report = fit.main(["wordnet-small", "coauthor_cs"], CPU, epochs=3, eval_every=2, folder=tmp_path)
+    report = fit.main(["wordnet-small", "coauthor_cs"], CPU, epochs=3, eval_every=2, repeats=2, folder=tmp_path)
     assert not report.failed()
     result, page = read_result(tmp_path)
     assert result.keys() >= CARRIED
@@ -29,6 +29,7 @@ def test_trainings_are_measured_checked_and_published(tmp_path: Path) -> None:
         assert exact["ratio"] == 1
         assert lazy["ratio"] == pytest.approx(lazy["seconds"] / exact["seconds"])
         for row in (exact, lazy):
+            assert len(row["all_seconds"]) == 2
             assert 0 < row["eval seconds"] < row["seconds"]
             assert (row["config"]["trainer"]["epochs"], row["config"]["trainer"]["eval_every"]) == (3, 2)
     (file,) = tmp_path.glob("*.json")
