@@ -159,11 +159,12 @@ class Graph:
 
         require_arrow()
         from lazygnn.tables.building import import_tables
-        from lazygnn.tables.options import read_table_options
+        from lazygnn.tables.options import as_arguments, naming_arguments, read_table_options
 
-        imported = import_tables(nodes, edges, read_table_options(options), name=name)
+        with naming_arguments():
+            imported = import_tables(nodes, edges, read_table_options(options), name=name)
         for note in imported.notes:
-            logger.info(note)
+            logger.info(as_arguments(note))
         return imported.graph
 
     @staticmethod

@@ -1,15 +1,18 @@
 """`TableOptions`: which columns of two tables become what."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from lazygnn.config import Options, check_options, nearest
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, GraphError
 from lazygnn.task import TaskKind
 
 Columns = tuple[str, ...]
+_FLAG = re.compile(r"`--([a-z-]+)(?: ([^`]+))?`")
 
 
 class TableOptions(Options):
@@ -55,3 +58,25 @@ def read_table_options(values: Mapping[str, Any]) -> TableOptions:
         if name not in TableOptions.model_fields:
             raise ConfigError(f"unknown option `{name}`; {nearest(name, TableOptions.model_fields)}")
     return check_options(TableOptions, values)
+
+
+def as_arguments(message: str) -> str:
+    """Returns a message with flags of the command line replaced by the arguments of `Graph.from_tables`."""
+
+    def argument(match: re.Match[str]) -> str:
+        name = match[1].replace("-", "_")
+        if name not in TableOptions.model_fields:
+            return match[0]
+        value = True if TableOptions.model_fields[name].annotation is bool else match[2]
+        return f"`{name}`" if value is None else f"`{name}={value!r}`"
+
+    return _FLAG.sub(argument, message)
+
+
+@contextmanager
+def naming_arguments() -> Iterator[None]:
+    """Makes errors of the block name arguments where they name flags of the command line."""
+    try:
+        yield
+    except (ConfigError, GraphError) as error:
+        raise type(error)(as_arguments(str(error))) from error
