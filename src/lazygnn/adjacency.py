@@ -17,9 +17,7 @@ _ENTRIES_AT_ONCE = 1 << 18
 def normalized_adjacency(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Adjacency, Tensor]:
     """Computes `D^-1/2 (A + I) D^-1/2` and the degrees; mirrors directed edges and adds missing self-loops."""
     # an entry in row `i` and column `j` has the key `i * num_nodes + j`
-    given = edges[0] * num_nodes + edges[1]
-    key, value = _symmetric(given, num_nodes) if weight is None else _symmetric_weighted(given, weight, num_nodes)
-    key, value = _with_loops(key, value, num_nodes)
+    key, value = _symmetric(edges, num_nodes) if weight is None else _symmetric_weighted(edges, weight, num_nodes)
     rowptr = torch.searchsorted(key, torch.arange(num_nodes + 1) * num_nodes)
     degree = rowptr.diff().double() if value is None else _weighted_degree(key, value, num_nodes)
     _check_degree(degree)
@@ -36,23 +34,36 @@ def normalized_adjacency(edges: Tensor, weight: Tensor | None, num_nodes: int) -
     return Adjacency(rowptr.to(index), col, normalized, num_nodes), degree.float()
 
 
-def _symmetric(key: Tensor, num_nodes: int) -> tuple[Tensor, None]:
-    """Returns the keys of the edges in both directions, sorted, each once."""
-    count = _distinct(key)
-    both = torch.empty(2 * count, dtype=key.dtype)
+def _symmetric(edges: Tensor, num_nodes: int) -> tuple[Tensor, None]:
+    """Returns the keys of the edges in both directions and of all self-loops, sorted, each once."""
+    key = _keys(edges, num_nodes)
+    count, loops = _distinct(key), 0
+    both = torch.empty(2 * count + num_nodes, dtype=key.dtype)
     both[:count] = key[:count]
     for start in range(0, count, _ENTRIES_AT_ONCE):
         one = key[start : min(start + _ENTRIES_AT_ONCE, count)]
         both[count + start : count + start + len(one)] = one % num_nodes * num_nodes + one // num_nodes
+        loops += int((one % (num_nodes + 1) == 0).sum())
+    # memory that the next sort and the result need
+    del key
+    both[2 * count :] = torch.arange(num_nodes) * (num_nodes + 1)
     found = _distinct(both)
-    # the mirror image of every edge without one is new
-    _tell_of_directions(found - count, count, 0)
+    # what was not given is a self-loop, or the mirror image of an edge without one
+    _tell_of_directions(found - count - (num_nodes - loops), count, 0)
     return both[:found], None
 
 
-def _symmetric_weighted(key: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+def _keys(edges: Tensor, num_nodes: int) -> Tensor:
+    key = torch.empty(edges.shape[1], dtype=torch.int64)
+    for start in range(0, len(key), _ENTRIES_AT_ONCE):
+        row, col = edges[:, start : start + _ENTRIES_AT_ONCE].long()
+        key[start : start + _ENTRIES_AT_ONCE] = row * num_nodes + col
+    return key
+
+
+def _symmetric_weighted(edges: Tensor, weight: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Returns the keys likewise, and the largest weight of each."""
-    key, value = _largest(key, weight.to(torch.float64))
+    key, value = _largest(_keys(edges, num_nodes), weight.to(torch.float64))
     mirrored = key % num_nodes * num_nodes + key // num_nodes
     back = torch.searchsorted(key, mirrored).clamp(max=len(key) - 1)
     undirected = key[back] == mirrored
@@ -60,20 +71,15 @@ def _symmetric_weighted(key: Tensor, weight: Tensor, num_nodes: int) -> tuple[Te
     if not bool(undirected.all()) or bool(uneven.any()):
         _tell_of_directions(int((~undirected).sum()), len(key), int(uneven.sum()) // 2)
         key, value = _largest(torch.cat((key, mirrored)), torch.cat((value, value)))
-    return key, value
+    return _with_loops(key, value, num_nodes)
 
 
-def _with_loops(key: Tensor, value: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+def _with_loops(key: Tensor, value: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
     """Adds a self-loop of weight 1 to every node without one."""
     missing = torch.ones(num_nodes, dtype=torch.bool)
-    for piece in key.split(_ENTRIES_AT_ONCE):
-        missing[piece[piece % (num_nodes + 1) == 0] // (num_nodes + 1)] = False
+    missing[key[key % (num_nodes + 1) == 0] // (num_nodes + 1)] = False
     loops = missing.nonzero()[:, 0] * (num_nodes + 1)
-    key = torch.cat((key, loops))
-    if value is None:
-        key.numpy().sort()
-        return key, None
-    key, order = key.sort()
+    key, order = torch.cat((key, loops)).sort()
     return key, torch.cat((value, torch.ones(len(loops), dtype=torch.float64)))[order]
 
 

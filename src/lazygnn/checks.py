@@ -167,7 +167,9 @@ def check_edges(edges: Array, num_nodes: int, ids: np.ndarray | None) -> Tensor:
         array = _to_indices(array, ids)
     if array.dtype.kind not in "iu":
         raise GraphError(f"`edges` has type {array.dtype}; convert node indices to integers")
-    edge_index = torch.from_numpy(array.astype(np.int64))
+    # torch does not take memory that cannot be written
+    small = array.dtype == np.int32 and array.flags.writeable
+    edge_index = torch.from_numpy(array if small else array.astype(np.int64))
     if (wrong := first_outside(edge_index, num_nodes)) is not None:
         # the usual mistake
         counted = wrong == num_nodes and int(edge_index.min()) >= 1
