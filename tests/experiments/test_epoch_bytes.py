@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from common.summary import load_summary
 from experiments import epoch_bytes
 from experiments.epoch_bytes import config_of
 from lazygnn.commands.sharing import for_ranks
@@ -70,3 +71,13 @@ def test_a_graph_without_parts_is_refused(tmp_path: Path) -> None:
     save_folder(block_graph(60, 3, degree=4, in_channels=2, num_classes=2), tmp_path / "graph")
     with pytest.raises(GraphError, match=r"is not sorted by a partition; write it with `lazygnn prepare"):
         epoch_bytes.main(tmp_path / "graph")
+
+
+def test_the_published_bytes_are_a_tenth_of_exact_steps_and_half_of_pipegcn() -> None:
+    summary = load_summary("epoch-bytes")
+    titles = [column.title for column in summary.columns]
+    appnp, pipegcn = titles.index("share of APPNP"), titles.index("share of PipeGCN")
+    found = {row.label: [cell["value"] for cell in row.cells if cell is not None] for row in summary.rows}
+    for label in ("lazygnn", "lazygnn, halo gradients", "lazygnn-deep, views of 16, int8"):
+        assert found[label][appnp] <= 0.1
+        assert found[label][pipegcn] <= 0.5
