@@ -9,6 +9,7 @@ from common.summary import Summary
 from common.tables import outdated
 from experiments import demo as demo_experiment
 from experiments import depth as depth_experiment
+from experiments import epoch_bytes as epoch_bytes_experiment
 from experiments import halo as halo_experiment
 from experiments import minibatch as minibatch_experiment
 from experiments import oscillation as oscillation_experiment
@@ -88,6 +89,15 @@ def products_shape(
 def halo(root: Root = None, save: Save = False) -> None:
     """Divides three graphs for 2 to 64 ranks and counts halos, and the bytes that methods send in an epoch."""
     _show(halo_experiment.main(root), "halo", save)
+
+
+@app.command()
+def epoch_bytes(
+    folder: Annotated[Path, typer.Argument(help="A graph that `lazygnn prepare --out` has written.")],
+    save: Save = False,
+) -> None:
+    """Counts the bytes that ranks with one part each send in an epoch, beside those of other methods."""
+    _show(epoch_bytes_experiment.main(folder), "epoch-bytes", save)
 
 
 @app.command()
