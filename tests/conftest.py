@@ -1,6 +1,9 @@
 """Small graphs, and what stands beside the package, that many tests share."""
 
+import os
+import shutil
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,8 @@ import torch
 from lazygnn.graph import Graph
 
 Arrays = dict[str, Any]
+# where files are in memory, and how much of it must be free
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
 
 
 @pytest.fixture
@@ -79,6 +84,12 @@ def _block_arrays() -> Arrays:
         "val_mask": (order >= 20) & (order < 40),
         "test_mask": order >= 40,
     }
+
+
+def pytest_configure() -> None:
+    """Keeps the files of tests in memory where there is room: the library waits for a disk after every file."""
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
