@@ -1,5 +1,6 @@
 """Small graphs, and what stands beside the package, that many tests share."""
 
+import gc
 import os
 import shutil
 from contextlib import nullcontext
@@ -95,3 +96,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Starts with the longest tests, so that no worker is left with one of them at the end."""
     items.sort(key=lambda item: "test_interpreter" not in item.nodeid)
+
+
+def pytest_collection_finish() -> None:
+    """Lets the garbage collector leave out what was imported, which stays to the end."""
+    gc.freeze()
