@@ -3,7 +3,9 @@
 import gc
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,19 @@ import pytest
 import torch
 
 from lazygnn.graph import Graph
+from lazygnn.run import environment
 
 Arrays = dict[str, Any]
 # where files are in memory, and how much of it must be free
 MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_commit() -> Iterator[None]:
+    """Asks git for the commit of the library once, not for every run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "find_commit", cache(environment.find_commit))
+        yield
 
 
 @pytest.fixture
