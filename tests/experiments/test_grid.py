@@ -1,5 +1,6 @@
 """The grid stores every result and trains only what is missing."""
 
+import io
 import json
 import multiprocessing
 import os
@@ -53,7 +54,7 @@ def workers_of(pid: int) -> list[int]:
 
 def train_without_end(folder: str, dataset: str) -> None:
     """Runs a grid of one training with its files in a folder."""
-    sys.stdout = Path(os.devnull).open("w")
+    sys.stdout = io.StringIO()
     tempfile.tempdir = folder
     grid.RESULTS = Path(folder)
     exit_on_sigterm()
