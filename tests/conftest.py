@@ -116,3 +116,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Lets the garbage collector leave out what was imported, which stays to the end."""
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Lets the interpreter clean up what it has imported when it ends."""
+    gc.unfreeze()
