@@ -1,6 +1,12 @@
 """Small graphs, and what stands beside the package, that many tests share."""
 
+import gc
+import os
+import shutil
+from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,8 +14,19 @@ import pytest
 import torch
 
 from lazygnn.graph import Graph
+from lazygnn.run import environment
 
 Arrays = dict[str, Any]
+# where files are in memory, and how much of it must be free
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+
+
+@pytest.fixture(scope="session", autouse=True)
+def known_commit() -> Iterator[None]:
+    """Asks git for the commit of the library once, not for every run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "find_commit", cache(environment.find_commit))
+        yield
 
 
 @pytest.fixture
@@ -81,6 +98,26 @@ def _block_arrays() -> Arrays:
     }
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keeps the files of tests in memory where there is room: the library waits for a disk after every file."""
+    # the others write files of gigabytes
+    if "not soak" not in config.getoption("markexpr") or not os.access(MEMORY, os.W_OK):
+        return
+    # a test may write a program and run it
+    if shutil.disk_usage(MEMORY).free >= ROOM and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Starts with the longest tests, so that no worker is left with one of them at the end."""
     items.sort(key=lambda item: "test_interpreter" not in item.nodeid)
+
+
+def pytest_collection_finish() -> None:
+    """Lets the garbage collector leave out what was imported, which stays to the end."""
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Lets the interpreter clean up what it has imported when it ends."""
+    gc.unfreeze()

@@ -1,6 +1,7 @@
 """Helpers that many test modules share: `from tests.helpers import random_rows`."""
 
 from collections.abc import Callable, Sequence
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -89,6 +90,21 @@ def read_events(folder: Path) -> dict[str, list[tuple[int, float]]]:
     events = EventAccumulator(str(folder), purge_orphaned_data=False)
     events.Reload()
     return {tag: [(each.step, each.value) for each in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def pairwise(*dimensions: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Returns combinations of choices of independent dimensions in which every two choices meet at least once."""
+    candidates = list(product(*(range(len(choices)) for choices in dimensions)))
+
+    def met(chosen: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
+        return set(combinations(enumerate(chosen), 2))
+
+    left = set[tuple[tuple[int, int], ...]]().union(*map(met, candidates))
+    found: list[tuple[int, ...]] = []
+    while left:
+        found.append(max(candidates, key=lambda chosen: len(met(chosen) & left)))
+        left -= met(found[-1])
+    return [tuple(choices[at] for choices, at in zip(dimensions, chosen, strict=True)) for chosen in found]
 
 
 def say(request: pytest.FixtureRequest, text: str) -> None:

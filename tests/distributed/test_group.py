@@ -56,7 +56,7 @@ def test_an_error_of_one_rank_is_one_of_all_and_told_once(failing: set[int], mes
 
 
 def test_a_rank_that_does_not_answer_is_named_by_one_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "_ROLL_CALL", 0.5)
+    monkeypatch.setattr(group, "_ROLL_CALL", 2)
     store, found = HashStore(), dict[int, RankError]()
 
     def lose(rank: int) -> None:
@@ -80,7 +80,7 @@ def test_a_rank_that_does_not_answer_is_named_by_one_of_the_others(monkeypatch: 
 
 
 def test_a_rank_that_fails_tells_the_others_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group, "_ROLL_CALL", 30)
+    monkeypatch.setattr(group, "_ROLL_CALL", 600)
     store = HashStore()
     with pytest.raises(RankError, match="rank 1: the disk is full") as failed, Ranks(1, 2, store).reporting():
         raise OSError("the disk is full")
@@ -90,7 +90,7 @@ def test_a_rank_that_fails_tells_the_others_why(monkeypatch: pytest.MonkeyPatch)
         raise RuntimeError(LOST)
     assert not lost.value.shown
     # it does not wait for an answer that will not come
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 120
 
 
 def test_the_same_error_of_all_ranks_is_told_by_one() -> None:

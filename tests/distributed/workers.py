@@ -23,7 +23,7 @@ class _Meeting:
     """Where threads lay down values for each other."""
 
     def __init__(self, size: int) -> None:
-        self.barrier = threading.Barrier(size, timeout=60)
+        self.barrier = threading.Barrier(size, timeout=300)
         self.values: list[Any] = [None] * size
 
 
@@ -92,7 +92,7 @@ def in_processes(folder: Path, sizes: Sequence[int], function: Callable[[Ranks, 
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(300)
     assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
@@ -102,11 +102,11 @@ def _run(rank: int, folder: str, sizes: list[int], function: Callable[[Ranks, Pa
         if rank >= size:
             continue
         store = FileStore(str(Path(folder) / f"store-{number}"), size)
-        wait = timedelta(seconds=60)
+        wait = timedelta(seconds=300)
         if size > 1:
             group = PrefixStore("group", store)
             dist.init_process_group("gloo", store=group, rank=rank, world_size=size, timeout=wait)
-        ranks = Ranks(rank, size, store if size > 1 else None, 60)
+        ranks = Ranks(rank, size, store if size > 1 else None, 300)
         torch.save(function(ranks, Path(folder), number), Path(folder) / f"{number}-{rank}.pt")
         ranks.close()
 
@@ -122,5 +122,5 @@ def run_command(size: int, arguments: Sequence[str], folder: Path, **environment
         for rank, file in enumerate(files)
     ]
     for process in started:
-        process.join(120)
+        process.join(300)
     return [f"{file.read_text()}exit {process.exitcode}" for file, process in zip(files, started, strict=True)]

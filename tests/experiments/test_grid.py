@@ -1,12 +1,13 @@
 """The grid stores every result and trains only what is missing."""
 
+import io
 import json
 import multiprocessing
 import os
 import re
 import signal
-import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -14,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from common.termination import exit_on_sigterm
 from experiments import grid
 from experiments.cases import EXACT, configure
 from lazygnn.errors import GraphError
 from lazygnn.methods import resolve
+from tests import processes
 from tests.experiments.helpers import small_graph
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_a_grid_trains_only_what_is_missing(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,35 +52,35 @@ def workers_of(pid: int) -> list[int]:
     return found
 
 
+def train_without_end(folder: str, dataset: str) -> None:
+    """Runs a grid of one training with its files in a folder."""
+    sys.stdout = io.StringIO()
+    tempfile.tempdir = folder
+    grid.RESULTS = Path(folder)
+    exit_on_sigterm()
+    grid.run_grid("table", [resolve("mlp", dataset, {"epochs": 10**7}, device="cpu")])
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").is_file(), reason="processes are found in /proc")
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_grid_leaves_no_workers_behind(tmp_path: Path, signum: signal.Signals) -> None:
     dataset = small_graph(tmp_path / "small.npz")
-    script = f"""
-from pathlib import Path
-from experiments import grid
-from common.termination import exit_on_sigterm
-from lazygnn.methods import resolve
-if __name__ == "__main__":
-    exit_on_sigterm()
-    grid.RESULTS = Path({str(tmp_path)!r})
-    grid.run_grid("table", [resolve("mlp", {str(dataset)!r}, {{"epochs": 10**7}}, device="cpu")])
-"""
-    (tmp_path / "stopped.py").write_text(script)
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src"))), "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen([sys.executable, tmp_path / "stopped.py"], env=environment, stdout=subprocess.DEVNULL)
+    process = processes.context().Process(target=train_without_end, args=(str(tmp_path), str(dataset)))
+    process.start()
+    assert process.pid is not None
     deadline = time.monotonic() + 120
     # the run folder appears when training starts
     while not list(tmp_path.glob("*/*/run/log.jsonl")):
-        assert process.poll() is None
+        assert process.is_alive()
         assert time.monotonic() < deadline
         time.sleep(0.05)
     workers = workers_of(process.pid)
     assert workers
-    process.send_signal(signum)
+    os.kill(process.pid, signum)
     # SIGKILL cannot be caught, so the folders remain
     caught = signum == signal.SIGTERM
-    assert process.wait(timeout=60) == (128 + signum if caught else -signum)
+    process.join(120)
+    assert process.exitcode == (128 + signum if caught else -signum)
     assert bool(list(tmp_path.glob("*/*/run"))) != caught
     while any(Path(f"/proc/{worker}").is_dir() for worker in workers):
         assert time.monotonic() < deadline

@@ -13,7 +13,7 @@ from lazygnn.data.synthetic import block_graph
 
 
 def test_the_memory_of_all_processes_counts() -> None:
-    child = "import time; held = bytearray(100_000_000); time.sleep(0.5)"
+    child = "import time; held = bytearray(100_000_000); time.sleep(1.5)"
     parent = f"import subprocess, sys; held = bytearray(50_000_000); subprocess.run([sys.executable, '-c', {child!r}])"
     printed, resident = partition_memory.watch([sys.executable, "-c", f"{parent}; print('done')"], {})
     assert printed == "done\n"

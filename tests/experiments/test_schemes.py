@@ -59,10 +59,10 @@ def test_the_closed_forms_are_the_output_on_labeled_rows(graph: Graph) -> None:
 def test_noise_on_labeled_rows_agrees_with_a_long_run() -> None:
     z, rng = np.array([-0.4, 0.2, 0.9]), np.random.default_rng(0)
     scheme = schemes.label_step(Response(0.9, (-0.4, 0.8, 0.7)), 0.1)
+    keep, weight, past = scheme.stored.keep(z), scheme.stored.fresh(z), scheme.stored.past(z)
     x, before, seen = np.zeros(3), np.zeros(3), []
-    for _ in range(40_000):
-        fresh = rng.normal(size=3)
-        x = scheme.stored.keep(z) * x + scheme.stored.fresh(z) * fresh + scheme.stored.past(z) * before
+    for fresh in rng.normal(size=(40_000, 3)):
+        x = keep * x + weight * fresh + past * before
         seen.append(0.9 * z * x + 0.1 * (0.7 * fresh + 0.3 * before))
         before = fresh
     np.testing.assert_allclose(np.std(seen, axis=0), scheme.noise(z), rtol=0.03)
@@ -71,10 +71,10 @@ def test_noise_on_labeled_rows_agrees_with_a_long_run() -> None:
 def test_noise_agrees_with_a_long_run() -> None:
     z, rng = np.array([-0.4, 0.2, 0.9]), np.random.default_rng(0)
     for scheme in (schemes.mix(0.5, 2), schemes.drift(0.0, 2)):
+        keep, weight, past = scheme.keep(z), scheme.fresh(z), scheme.past(z)
         x, before, seen = np.zeros(3), np.zeros(3), []
-        for _ in range(40_000):
-            fresh = rng.normal(size=3)
-            x, before = scheme.keep(z) * x + scheme.fresh(z) * fresh + scheme.past(z) * before, fresh
+        for fresh in rng.normal(size=(40_000, 3)):
+            x, before = keep * x + weight * fresh + past * before, fresh
             seen.append(x)
         np.testing.assert_allclose(np.std(seen, axis=0), scheme.noise(z), rtol=0.03)
 

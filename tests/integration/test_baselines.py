@@ -1,5 +1,6 @@
 """Properties of training that every baseline must have: it resumes, reads no other labels, and learns."""
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -42,29 +43,29 @@ class StopHere(Exception):
     pass
 
 
-@pytest.mark.parametrize("stop_after", [1, 4, 6])
 @pytest.mark.parametrize("method", TRAINED)
-def test_stopping_after_any_batch_changes_nothing(block_graph: Graph, method: str, stop_after: int) -> None:
+def test_stopping_after_any_batch_changes_nothing(block_graph: Graph, method: str) -> None:
     straight = make(block_graph, method)
     straight.run()
-    first = make(block_graph, method)
-    saved: list[Any] = []
+    one, first = tensors(straight), make(block_graph, method)
+    saved: dict[int, Any] = {}
 
     def stop(trainer: Trainer) -> None:
-        if trainer.num_batches == stop_after:
-            state, rest = trainer.checkpoint()
-            saved.extend(({name: value.clone() for name, value in state.items()}, rest))
+        if trainer.num_batches in (1, 4, 6):
+            saved[trainer.num_batches] = deepcopy(trainer.checkpoint())
+        if trainer.num_batches == 6:
             raise StopHere
 
     first.on_batch = stop
     with pytest.raises(StopHere):
         first.run()
-    second = make(block_graph, method)
-    second.restore(*saved)
-    second.run()
-    one, other = tensors(straight), tensors(second)
-    assert one.keys() == other.keys()
-    assert [name for name in one if not torch.equal(one[name], other[name])] == []
+    for number, state in saved.items():
+        second = make(block_graph, method)
+        second.restore(*state)
+        second.run()
+        other = tensors(second)
+        assert one.keys() == other.keys()
+        assert [name for name in one if not torch.equal(one[name], other[name])] == [], f"after {number} batches"
 
 
 @pytest.mark.parametrize("method", TRAINED)

@@ -23,16 +23,16 @@ from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.training.trainer import Trainer
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-NUM_NODES = 2_000
+NUM_NODES = 800
 LEARNING = [method for method in METHODS if method != "label-propagation"]
 # a further training of a method, with another loader
 LOADERS: dict[str, dict[str, Any]] = {
-    "lazygnn, neighbor": {"loader": "neighbor", "batch_size": 400},
+    "lazygnn, neighbor": {"loader": "neighbor", "batch_size": 200},
     "lazygnn, saint": {"loader": "saint", "num_samples": 200, "coverage": 5},
 }
 # values that keep the recipes small
 SMALL: dict[str, Any] = {"epochs": 3, "eval_every": 3, "diagnose_every": 0, "num_layers": 2, "hidden_channels": 16}
-IN_PARTS: dict[str, Any] = SMALL | {"num_parts": 6, "parts_per_batch": 2, "partition": "random", "batch_size": 400}
+IN_PARTS: dict[str, Any] = SMALL | {"num_parts": 6, "parts_per_batch": 2, "partition": "random", "batch_size": 200}
 
 
 class StopsAfterTwo(Saver):
@@ -45,21 +45,22 @@ class StopsAfterTwo(Saver):
 
 
 @pytest.fixture(scope="module")
-def piece(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The nodes nearest to the one with the most neighbors in the embedded graph."""
-    graph = load_graph("wordnet-small")
-    path = tmp_path_factory.mktemp("graphs") / "piece.npz"
-    np.savez(path, **_induced(graph, _ball(graph, NUM_NODES)))
-    return path
+def pieces(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The nodes nearest to the one with the most neighbors, of the embedded graph and of Cora."""
+    folder = tmp_path_factory.mktemp("graphs")
+    for name, file in (("piece", "wordnet-small"), ("cora", DATA / "cora.npz")):
+        if name == "piece" or (DATA / "cora.npz").is_file():
+            graph = load_graph(file)
+            np.savez(folder / f"{name}.npz", **_induced(graph, _ball(graph, NUM_NODES)))
+    return folder
 
 
 @pytest.fixture(params=["piece", "cora"])
-def dataset(request: pytest.FixtureRequest) -> str:
-    if request.param == "piece":
-        return str(request.getfixturevalue("piece"))
-    if not (DATA / "cora.npz").is_file():
+def dataset(request: pytest.FixtureRequest, pieces: Path) -> str:
+    path = pieces / f"{request.param}.npz"
+    if not path.is_file():
         pytest.skip("there is no `cora.npz` beside this checkout")
-    return str(DATA / "cora.npz")
+    return str(path)
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +83,7 @@ def configure(name: str, dataset: str, wanted: dict[str, Any]) -> Config:
 def test_a_method_trains_resumes_evaluates_and_predicts(
     dataset: str, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = configure(method, dataset, IN_PARTS if "piece" in dataset else SMALL)
+    config = configure(method, dataset, IN_PARTS if Path(dataset).stem == "piece" else SMALL)
     straight = commands.train(config, tmp_path / "straight", quiet=True)
     with monkeypatch.context() as patch:
         patch.setattr("lazygnn.commands.training.Saver", StopsAfterTwo)

@@ -56,18 +56,18 @@ def test_a_process_ends_with_its_parent(tmp_path: Path, blocks: Graph) -> None:
     child = (
         "import runpy, sys, time\n"
         f"names = runpy.run_path({engines.__file__!r}, run_name='engines')\n"
-        "names['_end_with'](int(sys.argv[1]))\nprint('ready', flush=True)\ntime.sleep(60)"
+        "names['_end_with'](int(sys.argv[1]))\nprint('ready', flush=True)\ntime.sleep(600)"
     )
     parent = (
         "import os, subprocess, sys, time\n"
         f"one = subprocess.Popen([sys.executable, '-c', {child!r}, str(os.getpid())], stdout=subprocess.PIPE)\n"
-        "one.stdout.readline()\nprint(one.pid, flush=True)\ntime.sleep(60)"
+        "one.stdout.readline()\nprint(one.pid, flush=True)\ntime.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True) as started:
         assert started.stdout is not None
         number = int(started.stdout.readline())
         started.kill()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while _runs(number) and time.monotonic() < until:
         time.sleep(0.02)
     assert not _runs(number)

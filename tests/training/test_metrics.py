@@ -93,7 +93,7 @@ def test_micro_f1_weighs_a_frequent_label_by_its_count() -> None:
     assert measure("macro-f1", MULTI, logits, y) == pytest.approx(macro)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(drawn=labels_with_ties())
 def test_scores_of_several_labels_equal_those_of_scikit_learn(drawn: tuple[Tensor, Tensor]) -> None:
     logits, y = drawn
@@ -111,7 +111,7 @@ def test_scores_of_several_labels_equal_those_of_scikit_learn(drawn: tuple[Tenso
                 measure(name, task, logits, y)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(drawn=classes_with_ties())
 def test_scores_of_one_label_equal_those_of_scikit_learn(drawn: tuple[Tensor, Tensor]) -> None:
     logits, y = drawn

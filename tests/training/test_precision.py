@@ -36,7 +36,8 @@ def train(
     method: str, graph: Graph, device: str = "cpu", **values: Any
 ) -> tuple[Trainer, list[EpochReport], dict[str, Tensor]]:
     known = METHODS[method].options.model_fields.keys() | TrainerOptions.model_fields.keys()
-    wanted = {"epochs": 12, "hidden_channels": 16, "num_layers": 2, "num_blocks": 2, "dropout": 0.0} | values
+    wanted = {"epochs": 12, "eval_every": 12, "hidden_channels": 16, "num_layers": 2, "num_blocks": 2, "dropout": 0.0}
+    wanted |= values
     config = resolve(method, "block", {name: value for name, value in wanted.items() if name in known})
     torch.manual_seed(0)
     built = build(config, graph, device)
@@ -127,7 +128,8 @@ def test_a_model_of_ones_own_need_not_know_the_precision(block_graph: Graph) -> 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "tf32"])
 def test_a_run_in_fewer_bits_is_resumed_exactly(block_graph: Graph, precision: Precision) -> None:
-    values: dict[str, Any] = {"precision": precision, "dropout": 0.5, "norm": "batch", "epochs": 4, **PARTS}
+    values: dict[str, Any] = {"precision": precision, "dropout": 0.5, "norm": "batch", "epochs": 4, "eval_every": 1}
+    values |= PARTS
     straight, _, expected = train("lazygnn", block_graph, **values)
 
     class Stop(Exception):

@@ -24,7 +24,7 @@ def ordered_pairs(scores: list[float], positive: list[bool]) -> float:
     return float(Fraction(sum(points), 2 * len(points)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(rows=BOTH)
 def test_areas_equal_those_of_scikit_learn_with_ties(rows: list[tuple[float, bool]]) -> None:
     scores, positive = (list(column) for column in zip(*rows, strict=True))

@@ -18,7 +18,7 @@ from lazygnn import ops
 from lazygnn.models import layers
 from lazygnn.models.layers import MLP, NormKind
 from lazygnn.ops.triton import activation_kernels, activations
-from tests.helpers import needs_cuda
+from tests.helpers import needs_cuda, pairwise
 from tests.ops.triton.helpers import DTYPES, draw
 
 # rows that end within a tile, in the first iteration of the programs or a later one; one block of columns or two
@@ -70,9 +70,7 @@ def run(x: Tensor, norm: nn.BatchNorm1d, p: float, grad: Tensor) -> tuple[Tensor
     return (out.detach(), *torch.autograd.grad(out, (x, norm.weight, norm.bias), grad))
 
 
-@pytest.mark.parametrize("p", [0.0, 0.3])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "dtype", "p"), pairwise(SHAPES, DTYPES, [0.0, 0.3]), ids=str)
 def test_fused_norm_relu_and_dropout(
     device: str, shape: tuple[int, int], dtype: torch.dtype, p: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,9 +134,9 @@ def test_running_statistics_are_those_of_torch(device: str, momentum: float) -> 
     assert int(ours.num_batches_tracked or 0) == 3
 
 
-@pytest.mark.parametrize("p", [0.25, 0.999])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5), (65, 130), (7, 1171)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "dtype", "p"), pairwise([(1, 1), (3, 5), (65, 130), (7, 1171)], DTYPES, [0.25, 0.999]), ids=str
+)
 def test_fused_relu_and_dropout(device: str, shape: tuple[int, int], dtype: torch.dtype, p: float) -> None:
     x, grad = draw(*shape, device, dtype).requires_grad_(), draw(*shape, device, dtype, seed=1)
     out = activations.relu_dropout(x, p)
@@ -150,9 +148,7 @@ def test_fused_relu_and_dropout(device: str, shape: tuple[int, int], dtype: torc
     assert weight == pytest.approx(1 - p, abs=4 * (p * (1 - p) / max(int((x > 0).sum()), 1)) ** 0.5)
 
 
-@pytest.mark.parametrize("p", [0.0, 0.25])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("shape", [(1, 1), (65, 130)], ids=str)
+@pytest.mark.parametrize(("shape", "dtype", "p"), pairwise([(1, 1), (65, 130)], DTYPES, [0.0, 0.25]), ids=str)
 def test_fused_gelu_and_dropout(device: str, shape: tuple[int, int], dtype: torch.dtype, p: float) -> None:
     x, grad = (2 * draw(*shape, device, dtype)).requires_grad_(), draw(*shape, device, dtype, seed=1)
     out = activations.gelu_dropout(x, p)
@@ -183,10 +179,12 @@ Mask = Callable[[Tensor, float], Tensor]
 
 
 # the mask of GELU is that of ReLU
-@pytest.mark.parametrize("mask", [relu_mask, norm_mask], ids=["relu", "norm"])
+@pytest.mark.parametrize(
+    ("mask", "dtype", "p"),
+    pairwise([relu_mask, norm_mask], [torch.float32, torch.bfloat16], [0.5, 0.9]),
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
 @pytest.mark.usefixtures("few_programs")
-@pytest.mark.parametrize("p", [0.5, 0.9])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_entries_are_dropped_independently(device: str, mask: Mask, dtype: torch.dtype, p: float) -> None:
     num_rows, columns = 300, 280
     x = draw(num_rows, columns, device, dtype)

@@ -21,9 +21,12 @@ from lazygnn.ops.triton.alignment import aligned
 from lazygnn.ops.triton.history_row_kernels import gather_rows, scatter_rows
 from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.propagation.response import Response
-from tests.helpers import needs_cuda
+from tests.helpers import needs_cuda, pairwise
 from tests.ops.triton.helpers import DTYPES, INTERPRETED, draw, only_interpreted
 
+ROWS = pytest.mark.parametrize(
+    ("columns", "stored", "dtype"), pairwise([1, 3, 47, 48, 100, 130], DTYPES, DTYPES), ids=str
+)
 # a move and a mix, then only one of them, with small and large weights
 BLENDS = [Blend(0.1, move=0.7), Blend(0.6, move=1.0), Blend(0.3), Blend(1.0, scale=0.7)]
 
@@ -72,9 +75,7 @@ def check_converted(out: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(out, expected, rtol=error, atol=0)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("stored", DTYPES, ids=str)
-@pytest.mark.parametrize("columns", [1, 3, 47, 48, 100, 130])
+@ROWS
 def test_start_values_are_gathered_and_blended(
     device: str, columns: int, stored: torch.dtype, dtype: torch.dtype
 ) -> None:
@@ -180,9 +181,7 @@ def test_views_are_read_as_they_are(device: str, view: Callable[[Tensor], Tensor
     assert torch.equal(inputs, expected[1])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("stored", DTYPES, ids=str)
-@pytest.mark.parametrize("columns", [1, 3, 47, 48, 100, 130])
+@ROWS
 def test_results_of_a_pass_are_scattered(device: str, columns: int, stored: torch.dtype, dtype: torch.dtype) -> None:
     targets = some_nodes(device, 33)
     values, inputs = (random_rows(60, columns, device, stored, seed=seed) for seed in range(2))

@@ -1,4 +1,4 @@
-"""Runs the kernel tests of this folder in Triton's interpreter, on any machine, in two processes of their own.
+"""Runs the kernel tests of this folder in Triton's interpreter, on any machine, in a process of its own.
 
 The interpreter must be enabled before Triton is imported.
 """
@@ -13,18 +13,13 @@ import pytest
 from tests.ops.triton.helpers import INTERPRETED
 
 HERE = Path(__file__)
-# the files of every process, which take about as long
-FILES = [
-    ["test_products.py"],
-    ["test_activations.py", "test_history_rows.py", "test_host_rows.py", "test_layer_norm.py"],
-]
+FILES = ["test_products.py", "test_activations.py", "test_history_rows.py", "test_host_rows.py", "test_layer_norm.py"]
 
 
 @pytest.mark.skipif(INTERPRETED, reason="this process is already interpreted")
-@pytest.mark.parametrize("files", FILES, ids=" ".join)
-def test_kernels_are_correct_in_the_interpreter(files: list[str]) -> None:
+def test_kernels_are_correct_in_the_interpreter() -> None:
     options = ["-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not gpu"]
-    command = [sys.executable, "-m", "pytest", *options, *(str(HERE.with_name(name)) for name in files)]
+    command = [sys.executable, "-m", "pytest", *options, *(str(HERE.with_name(name)) for name in FILES)]
     done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout
@@ -32,4 +27,4 @@ def test_kernels_are_correct_in_the_interpreter(files: list[str]) -> None:
 
 def test_all_kernel_tests_are_listed() -> None:
     found = {path.name for path in HERE.parent.glob("test_*.py") if "(device: str" in path.read_text()}
-    assert {name for files in FILES for name in files} == found - {HERE.name}
+    assert set(FILES) == found - {HERE.name}

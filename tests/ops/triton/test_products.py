@@ -19,10 +19,11 @@ from lazygnn.ops import Csr, dispatch, reference, replaying
 from lazygnn.ops.triton import alignment, plans, products
 from lazygnn.ops.triton.jit import jit
 from lazygnn.ops.triton.product_kernels import lane_rows, piece_sums
-from tests.helpers import needs_cuda
+from tests.helpers import needs_cuda, pairwise
 from tests.ops.triton.helpers import DTYPES, INTERPRETED, LONG_ROWS, draw, matrix, only_interpreted
 
 KERNELS = ["lane_rows", "piece_sums"]
+UNROLL = [4, 8]
 # bytes between the starts of the tensors of an interpreted kernel
 APART = 1 << 16
 
@@ -107,13 +108,13 @@ def assert_within(ptrs: Any, mask: Any, memory: list[tuple[int, int]], what: str
     assert inside.all(), f"{what} outside of all tensors"
 
 
-@pytest.fixture(params=[4, 8], ids=["4 at a time", "8 at a time"])
+@pytest.fixture(params=UNROLL, ids=["4 at a time", "8 at a time"])
 def unroll(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets how many neighbors are loaded at a time, whatever the matrix."""
     use_unroll(request.param, monkeypatch)
 
 
 def use_unroll(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets how many neighbors are loaded at a time, whatever the matrix."""
     monkeypatch.setattr(products, "_unroll", lambda _: number)
 
 
@@ -169,13 +170,14 @@ def test_indices_may_have_64_bits(device: str) -> None:
     check(products.step(adj, x, source, 0.1), exact(adj, x, source, 0.1), torch.float32)
 
 
-@pytest.mark.usefixtures("unroll")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("counts", LONG_ROWS, ids=str)
+@pytest.mark.parametrize(
+    ("counts", "dtype", "number"), pairwise(LONG_ROWS, [torch.float32, torch.bfloat16], UNROLL), ids=str
+)
 def test_long_rows_are_split(
-    device: str, counts: list[int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    device: str, counts: list[int], dtype: torch.dtype, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_split(8, monkeypatch)
+    use_unroll(number, monkeypatch)
     adj, x, source = matrix(counts, 15, device), draw(15, 17, device, dtype), draw(15, 17, device, dtype, seed=1)
     check(products.step(adj, x, source, 0.1), exact(adj, x, source, 0.1), dtype)
 
@@ -351,9 +353,7 @@ def test_a_chain_is_that_of_the_reference(device: str, reach: list[int]) -> None
     assert torch.equal(x, before)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("columns", [5, 8, 75])
-@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0, 1.2])
+@pytest.mark.parametrize(("weight", "columns", "dtype"), pairwise([0.0, 0.3, 1.0, 1.2], [5, 8, 75], DTYPES), ids=str)
 def test_a_step_adds_a_share_of_its_source_and_the_rest_of_the_past(
     device: str, weight: float, columns: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
