@@ -68,8 +68,8 @@ def _read_features(folder: Path, num_nodes: int) -> np.ndarray:
 def _read_edges(folder: Path, num_nodes: int) -> np.ndarray:
     path = _find(folder, "edge")
     blocks = [np.empty((0, 2), dtype=np.int32)]
-    # a line of a packed file takes more than three bytes
-    for block in _blocks(path, np.int64, 2, most=path.stat().st_size // 3 + _FREE_EDGES):
+    # a line of a packed file takes more than three bytes; a graph takes about fifty for it
+    for block in _blocks(path, np.int64, 2, most=path.stat().st_size * 5 // 16 + _FREE_EDGES):
         check_nodes(path, block, num_nodes)
         blocks.append(block.astype(np.int32))
     edges = np.concatenate(blocks).T
