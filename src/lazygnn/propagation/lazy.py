@@ -126,8 +126,8 @@ class LazyPropagation(Diffusion):
     def near_solution(self, adj: Adjacency, x_in: Tensor, *stored: Tensor) -> Tensor:
         """Returns the stored solution after the steps of a pass, which stores nothing here."""
         if not isinstance(self.features, StoredHistory) or len(stored) == 1:
-            # the solver itself approaches the solution of the new input
-            return stored[0]
+            # without the input of the stored solution, its change is not known
+            return super().near_solution(adj, x_in, *stored)
         response = Response.plain(1) if self.response is None else self.response
         values, inputs = stored
         return ops.run_steps(
