@@ -66,6 +66,46 @@ class Summary(_Frozen):
             lines.append([column.title, *(f"**{mean}**" if mean == best else mean for mean in means)])
         return markdown_table([title, *labels], lines)
 
+    def filled(self, older: "Summary", order: Sequence[str] = ()) -> "Summary":
+        """Returns this table with empty cells and missing rows and columns taken from an older one.
+
+        Args:
+            older: What was known before; a table with another label is about something else and is not used.
+            order: Labels in the order of their rows; rows with other labels follow.
+        """
+        if older.label != self.label:
+            return self
+        titles = dict.fromkeys(column.title for table in (older, self) for column in table.columns)
+        columns = {column.title: column for table in (older, self) for column in table.columns}
+        known, new, sources = older._by_place(), self._by_place(), Sources()
+        bold = {row.label: row.bold for table in (older, self) for row in table.rows}
+
+        def cell(label: str, title: str) -> Cell | None:
+            for table, cells in ((self, new), (older, known)):
+                if (found := cells.get((label, title))) is not None:
+                    numbers = sources.of([table.sources[at] for at in found.get("sources", [])])
+                    return found | {"sources": numbers} if "sources" in found else found
+            return None
+
+        rows = [
+            Row(label=label, cells=[cell(label, title) for title in titles], bold=bold[label])
+            for label in dict.fromkeys([*order, *bold])
+            if label in bold
+        ]
+        # each command once, the older ones first
+        commands = dict.fromkeys(f"{older.origin}; {self.origin}".split("; "))
+        return Summary(
+            origin="; ".join(commands),
+            label=self.label,
+            columns=[columns[title] for title in titles],
+            rows=rows,
+            sources=sources.found,
+        )
+
+    def _by_place(self) -> dict[tuple[str, str], Cell | None]:
+        titles = [column.title for column in self.columns]
+        return {(row.label, title): cell for row in self.rows for title, cell in zip(titles, row.cells, strict=True)}
+
     def _line(self, row: Row) -> list[str]:
         cells = [
             "" if cell is None else _FORMATTER.format(column.format, **cell)
@@ -89,6 +129,11 @@ class Summary(_Frozen):
 def load_summary(name: str, folder: Path = TABLES) -> Summary:
     """Reads `<name>.json`."""
     return Summary.model_validate_json((folder / f"{name}.json").read_text())
+
+
+def known_summary(name: str, folder: Path = TABLES) -> Summary | None:
+    """Reads `<name>.json` if there is one."""
+    return load_summary(name, folder) if (folder / f"{name}.json").is_file() else None
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

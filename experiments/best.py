@@ -1,6 +1,6 @@
 """Runs of several methods on several graphs, each set by the rule, by its recipe, or with another depth."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,6 +12,8 @@ from lazygnn.methods import recipe, recipe_names, resolve
 
 # binary graphs and those with several labels are judged by ROC-AUC
 METRICS = {"minesweeper": "roc-auc", "github_social": "roc-auc"}
+# graphs that the recipes of most authors are for
+PLANETOID = ("cora", "citeseer", "pubmed")
 # parts where a recipe has none: four batches an epoch
 PARTS: dict[str, Any] = {"num_parts": 40, "parts_per_batch": 10}
 # a depth beside that of the rule: eight layers of GCNII are too many where neighbors disagree
@@ -30,8 +32,13 @@ class Variant(NamedTuple):
     num_layers: int | None = None
 
 
-def variants(method: str, dataset: str) -> list[Variant]:
-    """Returns the ways to set a method on a data set; the one that validates best counts."""
+def variants(method: str, dataset: str, *, recipe_alone: bool = False) -> list[Variant]:
+    """Returns the ways to set a method on a data set; the one that validates best counts.
+
+    With `recipe_alone`, a method that has a recipe for the data set is set by that.
+    """
+    if recipe_alone and dataset in recipe_names(method):
+        return [Variant(use_recipe=True)]
     found = [Variant()]
     if dataset in recipe_names(method):
         found.append(Variant(use_recipe=True))
@@ -93,19 +100,24 @@ class Place:
 
 
 def best_runs(
-    cases: Mapping[str, Case], datasets: Sequence[str], seeds: int, place: Place
+    cases: Mapping[str, Case], datasets: Sequence[str], seeds: int, place: Place, *, recipe_alone: Collection[str] = ()
 ) -> dict[tuple[str, str], list[Result] | None]:
     """Trains the missing runs and returns those of the variant that validates best, by case and graph.
 
-    `None` stands for a cell with a missing run of the rule or of the recipe.
+    `None` stands for a cell with a missing run of the rule or of the recipe. On the graphs `recipe_alone`, methods with
+    a recipe are set by that.
     """
+
+    def ways(case: str, dataset: str) -> list[Variant]:
+        return variants(cases[case][0], dataset, recipe_alone=dataset in recipe_alone)
+
     graphs = {name: load(name, place.root) for name in datasets}
     # graphs in their order, the most expensive first, so that the last runs are short
     wanted = [
         (case, dataset, variant, seed)
         for dataset in datasets
         for case in cases
-        for variant in variants(cases[case][0], dataset)
+        for variant in ways(case, dataset)
         for seed in range(seeds)
     ]
     configs = [
@@ -115,7 +127,7 @@ def best_runs(
     found: dict[tuple[str, str], list[Result] | None] = {}
     for dataset in datasets:
         for case in cases:
-            asked = variants(cases[case][0], dataset)
+            asked = ways(case, dataset)
             runs = {one: [lines[case, dataset, one, seed] for seed in range(seeds)] for one in asked}
             complete = {one: [line for line in run if line is not None] for one, run in runs.items()}
             complete = {one: run for one, run in complete.items() if len(run) == seeds}

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from common.summary import Summary
+from common.summary import Summary, known_summary
 from common.tables import outdated
 from experiments import demo as demo_experiment
 from experiments import depth as depth_experiment
@@ -19,7 +19,7 @@ from experiments import scale_out as scale_out_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
 from experiments import training_figure
-from experiments.best import Place
+from experiments.best import PLANETOID, Place
 from experiments.cases import CASES, DATASETS, Norm
 from experiments.paper.commands import add_commands
 from experiments.paper.page import outdated as outdated_reproduction
@@ -67,11 +67,15 @@ def depth(
 ) -> None:
     """Compares the deep model with all others, with one rule for every graph."""
     _check("--case", case or [], list(depth_experiment.CASES))
-    _check("--dataset", dataset or [], [*depth_experiment.DATASETS, *depth_experiment.PLANETOID])
+    _check("--dataset", dataset or [], [*depth_experiment.DATASETS, *PLANETOID])
     cases, datasets = case or list(depth_experiment.CASES), dataset or list(depth_experiment.DATASETS)
-    name = "depth-planetoid" if set(datasets) <= set(depth_experiment.PLANETOID) else "depth"
+    name = "depth-planetoid" if set(datasets) <= set(PLANETOID) else "depth"
     place = Place(root=root, device=device, workers=workers, stored=stored)
-    _show(depth_experiment.main(seeds, cases, datasets, place), name, save)
+    summary = depth_experiment.main(seeds, cases, datasets, place)
+    if save and (older := known_summary(name)) is not None:
+        # results of earlier runs may not be on this machine
+        summary = summary.filled(older, list(depth_experiment.CASES))
+    _show(summary, name, save)
 
 
 @app.command()

@@ -18,7 +18,6 @@ DATASETS = (
     "github_social",
     "humloc",
 )
-PLANETOID = ("cora", "citeseer", "pubmed")
 # methods for mini-batches of parts; with one part they are the plain method
 PARTED = ("gcn-gas", "gcnii-gas", "appnp-gas", "gcn-graphfm", "gcn-lmc", "vq-gnn", "cluster-gcn")
 # rows: a method, and what it sets

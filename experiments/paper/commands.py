@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from common.summary import TABLES, Summary
+from common.summary import TABLES, Summary, known_summary
 from experiments import grid
 from experiments.best import Place
 from experiments.paper import communication, convergence, redundancy, table1, table2, table3, table4, table5, table6
@@ -38,7 +38,9 @@ Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $
 Workers = Annotated[int, typer.Option(min=1, help="Runs at a time; timed runs are alone.")]
 Quick = Annotated[bool, typer.Option("--quick", help="Two epochs on a small random graph, to try the command.")]
 Stored = Annotated[bool, typer.Option("--stored", help="Train nothing; leave cells of missing runs empty.")]
-Save = Annotated[bool, typer.Option("--save", help="Write summary and picture into `docs`.")]
+Save = Annotated[
+    bool, typer.Option("--save", help="Write summary and picture into `docs`; empty cells keep what is there.")
+]
 
 
 def add_commands(app: typer.Typer) -> None:
@@ -87,13 +89,16 @@ def _command(names: Sequence[str]) -> Callable[..., None]:
 def _make(name: str, plan: Plan, *, save: bool) -> None:
     experiment = EXPERIMENTS[name]
     print(f"# {experiment.title}", flush=True)
-    summary = experiment.run(plan)
+    summary = _with_origin(experiment.run(plan), name, plan)
+    if save and (older := known_summary(name, TABLES)) is not None:
+        # results of earlier runs may not be on this machine
+        summary = summary.filled(older, experiment.systems)
     picture = (IMAGES if save else grid.RESULTS / plan.place.folder) / f"{name}.png"
     experiment.draw(summary, picture)
     print("\n".join([summary.markdown(), "", *(each.markdown() for each in experiment.judge(summary)), ""]))
     print(f"picture: {picture}")
     if save:
-        path = _with_origin(summary, name, plan).save(name, TABLES)
+        path = summary.save(name, TABLES)
         print(f"wrote {path}; `python -m experiments tables --write` updates the docs")
 
 

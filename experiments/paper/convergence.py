@@ -15,7 +15,7 @@ from lazygnn.run.plotting import drawing, legend_above
 # as in the recipe of GAS for ogbn-arxiv
 GCN = {"hidden_channels": 256, "num_layers": 3, "norm": "batch", "dropout": 0.5}
 GCNII = {"hidden_channels": 256, "num_layers": 8, "dropout": 0.5}
-OFTEN = {"eval_every": 5}
+OFTEN = {"eval_every": 2}
 SYSTEMS: dict[str, Case] = {
     "GCN (GAS)": ("gcn-gas", TRAINING | PARTS | GCN | OFTEN),
     "GCNII (GAS)": ("gcnii-gas", TRAINING | PARTS | GCNII | OFTEN),

@@ -3,7 +3,7 @@
 import textwrap
 from pathlib import Path
 
-from common.summary import TABLES, Summary, load_summary, markdown_table
+from common.summary import TABLES, Summary, known_summary, markdown_table
 from experiments.paper.commands import EXPERIMENTS
 from experiments.paper.frame import Experiment
 
@@ -40,7 +40,7 @@ same command again: what is stored is not trained again.
 | `--root FOLDER` | folder of data files |
 | `--stored` | train nothing; a cell with a missing run stays empty |
 | `--quick` | two epochs on a tiny graph |
-| `--save` | write summary and picture into `docs` |
+| `--save` | write summary and picture into `docs`; cells that are empty keep what is there |
 
 **Your data.** Reddit, Flickr, Yelp, ogbn-arxiv and ogbn-products load by name, with the settings of the paper and of
 its released code as recipes: `python -m experiments table1 --datasets ogbn-arxiv`.
@@ -62,7 +62,7 @@ the standard error of a difference. `LazyGNN` is the method as published (`lazyg
 
 def page(folder: Path = TABLES) -> str:
     """Returns the page for the summaries of a folder; a table without one has its command alone."""
-    made = {name: load_summary(name, folder) for name in EXPERIMENTS if (folder / f"{name}.json").is_file()}
+    made = {name: found for name in EXPERIMENTS if (found := known_summary(name, folder)) is not None}
     sections = [section(name, experiment, made.get(name)) for name, experiment in EXPERIMENTS.items()]
     return "\n".join([_HEAD, overview(made), *sections])
 

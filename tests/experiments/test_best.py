@@ -1,6 +1,6 @@
 """Methods set by the rule, by their recipes, and in parts."""
 
-from experiments.best import PARTS, Place, Variant
+from experiments.best import PARTS, Place, Variant, variants
 from lazygnn.graph import Graph
 
 
@@ -22,3 +22,10 @@ def test_values_of_the_place_override_those_of_a_case() -> None:
     config = place.configure(("lazygnn", {"epochs": 5, "beta": 0.2}), "minesweeper", 3)
     assert (config.trainer.epochs, config.trainer.metric, config.seed) == (2, "roc-auc", 3)
     assert config.model.beta == 0.2  # type: ignore[attr-defined]
+
+
+def test_a_recipe_can_be_the_only_way_to_set_a_method() -> None:
+    rule, authors = Variant(), Variant(use_recipe=True)
+    assert variants("gcnii", "cora") == [rule, authors, Variant(num_layers=2)]
+    assert variants("gcnii", "cora", recipe_alone=True) == [authors]
+    assert variants("gcnii", "minesweeper", recipe_alone=True) == [rule, Variant(num_layers=2)]

@@ -48,3 +48,16 @@ def test_a_table_is_saved_with_the_command_that_makes_it(
     assert summary.origin == "python -m experiments communication --datasets small --seeds 1"
     assert [column.title for column in summary.columns] == ["rows sent", "ours, 2 layers"]
     assert summary.rows[0].label == "small, 2 parts"
+
+
+def test_a_saved_table_keeps_the_systems_that_are_not_run_again(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "IMAGES", tmp_path / "images")
+    monkeypatch.setattr(commands, "TABLES", tmp_path)
+    for system in ("ours, 2 layers", "APPNP, 10 layers"):
+        words = ["communication", "--datasets", "small", "--system", system, "--save"]
+        assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    summary = load_summary("communication", tmp_path)
+    assert [column.title for column in summary.columns] == ["rows sent", "ours, 2 layers", "APPNP, 10 layers"]
+    assert all(cell is not None for row in summary.rows for cell in row.cells)
