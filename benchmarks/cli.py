@@ -97,6 +97,9 @@ def epoch(
     only: Only = "",
     repeats: Repeats = 5,
     warmup: Warmup = 2,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Record the kernels of one more epoch, in groups.")
+    ] = False,
     out: Out = RESULTS,
 ) -> None:
     """Measures an epoch of training: ours, the paper's recipe, GAS, exact APPNP, GraphSAGE, Cluster-GCN."""
@@ -108,6 +111,7 @@ def epoch(
             only=_names(only),
             repeats=repeats,
             warmup=warmup,
+            profiled=profile,
             folder=out,
         )
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.contenders import contenders
+from benchmarks.profile import profile_table
 from benchmarks.report import RESULTS, Report, choose
 from benchmarks.trained import measure
 from common.shapes import Shape, load
@@ -32,6 +33,7 @@ def main(
     only: Sequence[str] = (),
     repeats: int = 5,
     warmup: int = 2,
+    profiled: bool = False,
     folder: Path = RESULTS,
 ) -> Report:
     """Measures the contenders in turn; each starts from the graph in host memory."""
@@ -55,6 +57,9 @@ def main(
         },
     )
     for name, contender in chosen.items():
-        report.run({"contender": name}, partial(measure, contender, shape.recipe, graph, device, repeats, warmup))
+        once = partial(measure, contender, shape.recipe, graph, device, repeats, warmup, profiled=profiled)
+        row = report.run({"contender": name}, once)
+        if row.get("profile"):
+            print(profile_table(row["profile"]), flush=True)
     report.write()
     return report

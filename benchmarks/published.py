@@ -34,6 +34,12 @@ CPU_LABELS = {
     "appnp-pyg-csr": "APPNP, 10 steps, PyG, torch CSR",
     "appnp-pyg-edge_index": "APPNP, 10 steps, PyG, edge_index",
 }
+DEEP_LABELS = {
+    "deep": "lazygnn-deep, 4 blocks and the models beside them",
+    "deep-host-narrow": "the same with `view_channels=64`, histories and features in host memory",
+    "gcnii-gas-our-kernels": "GCNII (GAS), 8 layers",
+    "gcn-gas-our-kernels": "GCN (GAS), 4 layers",
+}
 PROPAGATION_LABELS = {
     "exact": "ten exact steps",
     "ours": "two steps and one on labeled rows (8 % of them): the default",
@@ -157,6 +163,49 @@ def epoch(results: Results) -> Summary:
     return _summary("epoch", "contender", columns, rows, results)
 
 
+def epoch_deep(results: Results) -> Summary:
+    """Returns the table of an epoch of the deep model beside layered ones; ratios are those of the first to the row."""
+    rows = []
+    for name, label in DEEP_LABELS.items():
+        key = {"contender": name}
+        cells: list[Cell | None] = [
+            results.cell("seconds", key),
+            results.ratio("seconds", {"contender": "deep"}, key),
+            results.cell("step peak MiB", key),
+            results.cell("resident MiB", key),
+        ]
+        rows.append(Row(label=label, cells=cells, bold=name == "deep"))
+    formats = {
+        "seconds": "{value:.3f}",
+        "lazygnn-deep / row": "{value:.2f}",
+        "memory of a step, MiB": "{value:,.0f}",
+        "resident, MiB": "{value:,.0f}",
+    }
+    columns = [Column(title=title, format=form) for title, form in formats.items()]
+    return _summary(f"epoch --only {','.join(DEEP_LABELS)}", "contender, 256 wide, bfloat16", columns, rows, results)
+
+
+def epoch_profile(results: Results) -> Summary:
+    """Returns the table of the kernels of an epoch, in groups: milliseconds of the deep model and of others."""
+    found = {name: results.find({"contender": name}) for name in DEEP_LABELS}
+    groups = dict.fromkeys(group for row, _ in found.values() for group in row["profile"])
+    rows = [
+        Row(
+            label=group,
+            cells=[
+                {"value": row["profile"][group], "sources": results.sources.of([content])}
+                if group in row["profile"]
+                else None
+                for row, content in found.values()
+            ],
+        )
+        for group in groups
+    ]
+    columns = [Column(title=name, format="{value:.0f}") for name in DEEP_LABELS]
+    command = f"epoch --profile --only {','.join(DEEP_LABELS)}"
+    return _summary(command, "kernels, ms of an epoch", columns, rows, results)
+
+
 def epoch_cpu(results: Results) -> Summary:
     """Returns the table of an epoch on CPU cores, and the ratio to PyG."""
     rows = []
@@ -248,6 +297,8 @@ TABLES: dict[str, Callable[[Results], Summary]] = {
     "step": step,
     "propagation": propagation,
     "epoch": epoch,
+    "epoch-deep": epoch_deep,
+    "epoch-profile": epoch_profile,
     "epoch-cpu": epoch_cpu,
     "history": history,
     "scaling": scaling,

@@ -11,6 +11,7 @@ import torch
 
 from benchmarks.checks import TOLERANCES, Check, Checked, propagation_error
 from benchmarks.kernels import kernels
+from benchmarks.profile import Profile
 from benchmarks.report import Row, median, verdict
 from common.batches import StoredBatches
 from common.measure import Memory
@@ -56,9 +57,21 @@ class Contender:
         return self.model(config, graph).to(place.device)
 
 
-def measure(contender: Contender, recipe: str, graph: Graph, device: torch.device, repeats: int, warmup: int) -> Row:
-    """Trains `warmup` epochs, measures `repeats`, evaluates after one more, then checks the propagated values."""
-    config = contender.resolve(recipe, {"epochs": warmup + repeats + 1})
+def measure(
+    contender: Contender,
+    recipe: str,
+    graph: Graph,
+    device: torch.device,
+    repeats: int,
+    warmup: int,
+    *,
+    profiled: bool = False,
+) -> Row:
+    """Trains `warmup` epochs, measures `repeats`, evaluates after one more, then checks the propagated values.
+
+    With `profiled`, the kernels of one more epoch are recorded.
+    """
+    config = contender.resolve(recipe, {"epochs": warmup + repeats + 1 + profiled})
     torch.manual_seed(0)
     with kernels(plain=contender.plain), tempfile.TemporaryDirectory(prefix="lazygnn-epoch-") as folder:
         dtype = torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
@@ -69,7 +82,9 @@ def measure(contender: Contender, recipe: str, graph: Graph, device: torch.devic
         whole, loader = len(built.loader), built.loader
         if contender.num_batches is not None:
             loader = StoredBatches(loader, list(islice(loader.sweep(), contender.num_batches)))
-        row = _train(replace(built, loader=loader), config.trainer, warmup, scale=whole / len(loader))
+        profile = Profile(device) if profiled else None
+        scale = whole / len(loader)
+        row = _train(replace(built, loader=loader), config.trainer, warmup, repeats, scale=scale, profile=profile)
         error = None if contender.check is None else _check(contender, contender.check, recipe, built, place)
     return {
         **row,
@@ -85,21 +100,28 @@ def measure(contender: Contender, recipe: str, graph: Graph, device: torch.devic
     }
 
 
-def _train(built: Built, options: TrainerOptions, warmup: int, scale: float) -> Row:
+def _train(
+    built: Built, options: TrainerOptions, warmup: int, repeats: int, *, scale: float, profile: Profile | None
+) -> Row:
     reports, memory = list[EpochReport](), Memory(built.model.device)
 
     def on_epoch(report: EpochReport) -> None:
         reports.append(report)
         memory.record()
+        if profile is not None and len(reports) == warmup + repeats:
+            profile.start()
+        elif profile is not None and len(reports) == warmup + repeats + 1:
+            profile.stop()
 
     memory.record()
     Trainer(built.model, built.loader, built.graph, options, on_epoch=on_epoch).run()
     # the last epoch evaluates, which takes memory of its own
-    measured, scores = slice(warmup, -1), reports[-1].scores or {}
+    measured, scores = slice(warmup, warmup + repeats), reports[-1].scores or {}
     return {
         **median([scale * report.seconds for report in reports[measured]]),
         # including the first epoch: replayed steps do not use the allocator
-        **memory.summary(slice(1, -1)),
+        **memory.summary(slice(1, warmup + repeats + 1)),
+        **({} if profile is None else {"profile": profile.milliseconds}),
         "losses": [report.loss for report in reports],
         "accuracy": scores["val"],
     }

@@ -61,12 +61,12 @@ def test_a_contender_that_fails_does_not_prevent_the_others(
 ) -> None:
     epoch, measure = benchmarks.epoch, benchmarks.trained.measure
 
-    def fail(contender: Any, *rest: Any) -> Any:
+    def fail(contender: Any, *rest: Any, **options: Any) -> Any:
         if contender.method == "appnp-gas":
             raise torch.OutOfMemoryError("out of memory")
         if contender.method == "graphsage":
             raise RuntimeError("broken")
-        return measure(contender, *rest)
+        return measure(contender, *rest, **options)
 
     monkeypatch.setattr(epoch, "measure", fail)
     report = epoch.main(tiny(), CPU, only=["gas", "graphsage", "cluster-gcn"], repeats=1, folder=tmp_path)

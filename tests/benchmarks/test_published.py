@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.published import Results, epoch_cpu, history
+from benchmarks.published import Results, epoch_cpu, epoch_deep, epoch_profile, history
 from lazygnn.errors import ConfigError
 from tests.benchmarks.helpers import invoke
 
@@ -48,6 +48,22 @@ def test_a_table_has_a_row_for_every_contender(tmp_path: Path) -> None:
     page = epoch_cpu(Results([write(tmp_path / "a.json", "a", rows)])).markdown().splitlines()
     assert len(page) == 2 + len(CONTENDERS)
     assert page[-1] == "| APPNP, 10 steps, PyG, edge_index | 5.00 | 1.25 | 1.00 |"
+
+
+def test_the_deep_model_is_compared_with_layered_ones_and_profiled(tmp_path: Path) -> None:
+    names = ("deep", "deep-host-narrow", "gcnii-gas-our-kernels", "gcn-gas-our-kernels")
+    memory = {"step peak MiB": 100.0, "resident MiB": 2000.0}
+    rows = [row(name, 1.0 / number) | memory for number, name in enumerate(names, 1)]
+    for each in rows:
+        each["profile"] = {"dense products": 3.0}
+    rows[0]["profile"] |= {"optimizer": 1.0}
+    file = write(tmp_path / "a.json", "a", rows)
+    page = epoch_deep(Results([file])).markdown().splitlines()
+    assert page[-1] == "| GCN (GAS), 4 layers | 0.250 | 4.00 | 100 | 2,000 |"
+    assert epoch_profile(Results([file])).markdown().splitlines()[2:] == [
+        "| dense products | 3 | 3 | 3 | 3 |",
+        "| optimizer | 1 |  |  |  |",
+    ]
 
 
 def test_a_missing_row_is_an_error_that_names_it(tmp_path: Path) -> None:
