@@ -65,7 +65,7 @@ def main(seeds: int, methods: Sequence[str], datasets: Sequence[str], ranks: int
         origin=f"python -m experiments ranks --seeds {seeds} --ranks {ranks}{_options(methods, place)}",
         label="method",
         columns=[Column(title=title, format="{mean:.2f} ± {error:.2f}") for title in titles]
-        + [Column(title=f"{title}, {what}, MB", format="{value:,.1f}") for title in titles for what in SENT.values()],
+        + [Column(title=f"{title}, {what}, MB", format="{value:,.2f}") for title in titles for what in SENT.values()],
         rows=rows,
         sources=sources.found,
     )
