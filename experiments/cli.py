@@ -15,6 +15,7 @@ from experiments import minibatch as minibatch_experiment
 from experiments import oscillation as oscillation_experiment
 from experiments import partition_memory as partition_memory_experiment
 from experiments import products_shape as products_shape_experiment
+from experiments import ranks as ranks_experiment
 from experiments import scale_out as scale_out_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
@@ -102,6 +103,30 @@ def epoch_bytes(
 ) -> None:
     """Counts the bytes that ranks with one part each send in an epoch, beside those of other methods."""
     _show(epoch_bytes_experiment.main(folder), "epoch-bytes", save)
+
+
+@app.command()
+def ranks(
+    seeds: Seeds = 3,
+    method: Annotated[list[str] | None, typer.Option(help="lazygnn or lazygnn-deep; default: lazygnn.")] = None,
+    dataset: Annotated[list[str] | None, typer.Option(help="A graph, by name or path; default: two.")] = None,
+    number: Annotated[
+        int, typer.Option("--ranks", min=2, max=ranks_experiment.PARTS, help="Number of ranks.")
+    ] = ranks_experiment.RANKS,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Epochs of every run; default: by the rule.")] = None,
+    root: Root = None,
+    device: Device = "auto",
+    workers: Workers = 1,
+    save: Save = False,
+) -> None:
+    """Compares the scores of several ranks with those of one process that has the same parts."""
+    _check("--method", method or [], list(ranks_experiment.METHODS))
+    # a repeated name counts once
+    methods = list(dict.fromkeys(method or ranks_experiment.METHODS[:1]))
+    datasets = list(dict.fromkeys(dataset or ranks_experiment.DATASETS))
+    also = {} if epochs is None else {"epochs": epochs}
+    place = Place(root=root, device=device, workers=workers, also=also)
+    _show(ranks_experiment.main(seeds, methods, datasets, number, place), "ranks", save)
 
 
 @app.command()

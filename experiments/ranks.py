@@ -1,0 +1,105 @@
+"""Several ranks beside one process with the same parts: scores, and the bytes that ranks send.
+
+Both take the same partition, as many parts before an update of the weights, and the same values. One process makes one
+batch of these parts, with fresh rows between them. Ranks make a batch of each part and sum their gradients.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from common.summary import Cell, Column, Row, Sources, Summary, score
+from experiments.best import Place, Variant
+from experiments.compare import difference
+from experiments.grid import Result
+from experiments.torchrun import run_ranks
+from lazygnn.commands.sharing import for_ranks
+from lazygnn.config import Config
+from lazygnn.data import load_graph
+from lazygnn.graph import Graph
+from lazygnn.methods import derive
+
+DATASETS = ("arxiv", "wordnet")
+METHODS = ("lazygnn", "lazygnn-deep")
+PARTS, RANKS = 40, 4
+STORE = "ranks"
+# fields of the results of ranks
+SENT = {"halo_bytes_per_epoch": "halo", "allreduce_bytes_per_epoch": "gradients"}
+_MB = 1e6
+
+
+def main(seeds: int, methods: Sequence[str], datasets: Sequence[str], ranks: int, place: Place) -> Summary:
+    """Trains the missing runs and returns the table: test scores at the best validation, with their standard errors.
+
+    Args:
+        seeds: Number of seeds.
+        methods: Names in `METHODS`.
+        datasets: Names or paths of graphs.
+        ranks: Number of ranks, and of parts before an update.
+        place: Where and how runs are made.
+    """
+    graphs = {dataset: load_graph(dataset, place.root) for dataset in datasets}
+    wanted = [(method, dataset, seed) for dataset in datasets for method in methods for seed in range(seeds)]
+    pairs = [configure(method, dataset, seed, graphs[dataset], ranks, place) for method, dataset, seed in wanted]
+    one = [line for line in place.run(STORE, [alone for alone, _ in pairs]) if line is not None]
+    several = run_ranks(
+        STORE,
+        [(shared, graphs[dataset]) for (_, shared), (_, dataset, _) in zip(pairs, wanted, strict=True)],
+        ranks,
+        max(place.workers, 1),
+    )
+    rows, sources = [], Sources()
+    for method in methods:
+        scores, sent = list[list[Cell]](), list[Cell]()
+        for dataset in datasets:
+            cases = [number for number, case in enumerate(wanted) if case[:2] == (method, dataset)]
+            shared = [several[number] for number in cases]
+            scores.append(_scores([one[number] for number in cases], shared, sources))
+            sent += _sent(shared, sources)
+        for position, label in enumerate(("one process", f"{ranks} ranks", "difference")):
+            more = sent if position == 1 else [None] * len(sent)
+            rows.append(Row(label=f"{method}, {label}", cells=[*(cells[position] for cells in scores), *more]))
+    titles = [Path(dataset).stem for dataset in datasets]
+    return Summary(
+        origin=f"python -m experiments ranks --seeds {seeds} --ranks {ranks}{_options(methods, place)}",
+        label="method",
+        columns=[Column(title=title, format="{mean:.2f} ± {error:.2f}") for title in titles]
+        + [Column(title=f"{title}, {what}, MB", format="{value:,.2f}") for title in titles for what in SENT.values()],
+        rows=rows,
+        sources=sources.found,
+    )
+
+
+def configure(method: str, dataset: str, seed: int, graph: Graph, ranks: int, place: Place) -> tuple[Config, Config]:
+    """Returns the configurations of one process and of ranks, by the rule for the batches of one process.
+
+    The rule counts parts for ranks as batches, so it would give them other epochs.
+    """
+    one = place.configure((method, {"num_parts": PARTS, "parts_per_batch": ranks}), dataset, seed, graph, Variant())
+    return one, for_ranks(derive(one, {"parts_per_batch": 1, "parts_per_step": ranks}), graph, ranks)
+
+
+def _scores(one: Sequence[Result], several: Sequence[Result], sources: Sources) -> list[Cell]:
+    """Returns the scores of both and their difference, each with its standard error, which one seed does not have."""
+    cells, tests = [], [[line["test"] for line in runs] for runs in (one, several)]
+    for runs, values in zip((one, several), tests, strict=True):
+        cell = score(values, sources.of(runs))
+        cells.append(cell | {"error": cell["deviation"] / math.sqrt(len(values)) if len(values) > 1 else None})
+    if len(one) > 1:
+        cells.append(difference(tests[1], tests[0]))
+    else:
+        cells.append({"mean": cells[1]["mean"] - cells[0]["mean"], "error": None, "seeds": 1})
+    cells[2]["sources"] = sources.of([*one, *several])
+    return cells
+
+
+def _sent(runs: Sequence[Result], sources: Sources) -> list[Cell]:
+    return [
+        {"value": statistics.mean(line[field] for line in runs) / _MB, "sources": sources.of(runs)} for field in SENT
+    ]
+
+
+def _options(methods: Sequence[str], place: Place) -> str:
+    given = [("method", method) for method in methods] + list(place.also.items())
+    return "".join(f" --{name} {value}" for name, value in given)
