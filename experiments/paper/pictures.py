@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from common.summary import Summary
 from experiments.paper.frame import cells_of, measured
@@ -70,6 +70,28 @@ def dots(summary: Summary, path: Path, columns: Sequence[str], label: str, per_l
             panel.set_yticks(range(len(names)), names if number % across == 0 else [""] * len(names))
             few_ticks(panel)
         figure.supxlabel(label, fontsize=9)
+
+
+class Panel(NamedTuple):
+    """A column of a table with its title and the label of its axis."""
+
+    column: str
+    title: str
+    label: str
+
+
+def log_dots(summary: Summary, path: Path, panels: Sequence[Sequence[Panel]]) -> None:
+    """Draws a row of dots for every system, in lines of panels with logarithmic axes."""
+    names, lines, across = [row.label for row in summary.rows], len(panels), len(panels[0])
+    size = (3 + 3 * across, 0.8 + lines * (0.8 + 0.2 * len(names)))
+    with drawing(path, lines, across, size=size) as (_, axes):
+        for line, asked in zip(axes, panels, strict=True):
+            for number, (panel, (column, title, label)) in enumerate(zip(line, asked, strict=True)):
+                for name, cell in cells_of(summary, column).items():
+                    panel.plot(cell["value"], names.index(name), **dot_of(name))
+                panel.set(title=title, xlabel=label, xscale="log", ylim=(len(names) - 0.5, -0.5))
+                log_axis(panel.xaxis)
+                panel.set_yticks(range(len(names)), names if number == 0 else [""] * len(names))
 
 
 def curves(
