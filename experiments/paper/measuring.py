@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from common.batches import DrawnBatches, StoredBatches
-from common.measure import MIB, Memory, settle
+from common.measure import MIB, Memory
 from experiments.grid import Result
 from lazygnn.batch import Loader
 from lazygnn.config import Config
@@ -19,9 +19,13 @@ from lazygnn.ops import choose_device
 from lazygnn.training import EpochReport, Trainer
 
 TIME, GPU, HOST, UPDATES = "s/epoch", "GPU memory", "host memory", "updates"
-WARMUP, REPEATS = 1, 3
-# the last epoch would evaluate, which takes time and memory of its own; it is not trained
-EPOCHS: dict[str, Any] = {"epochs": WARMUP + REPEATS + 1, "eval_every": 10_000, "diagnose_every": 0}
+WARMUP = 1
+
+
+def epochs(repeats: int) -> dict[str, Any]:
+    """Returns the options that measure some epochs."""
+    # the last epoch would evaluate, which takes time and memory of its own; it is not trained
+    return {"epochs": WARMUP + repeats + 1, "eval_every": 10_000, "diagnose_every": 0}
 
 
 class _Enough(Exception):
@@ -34,14 +38,13 @@ def measure(
     """Trains a few epochs and returns the median time, updates, and the peak of GPU memory and the histories in MiB.
 
     Args:
-        config: What to train, with `EPOCHS` among its values.
+        config: What to train, with the options of `epochs`.
         graph: The graph, on any device.
         num_batches: How many batches of an epoch are measured, their time scaled up; all if it is `None`.
         drawn: Whether these batches are drawn anew in every epoch, within the time; otherwise they are stored before.
         limit: Seconds after which no further epoch is begun; at least one is measured after the warm-up.
     """
-    device = choose_device(config.device)
-    settle(device)
+    device, last = choose_device(config.device), config.trainer.epochs - 1
     try:
         torch.manual_seed(0)
         built = build(config, graph, device)
@@ -51,7 +54,7 @@ def measure(
         def on_epoch(report: EpochReport) -> None:
             seconds.append(report.seconds)
             memory.record()
-            if len(seconds) == WARMUP + REPEATS or (len(seconds) > WARMUP and sum(seconds) > limit):
+            if len(seconds) == last or (len(seconds) > WARMUP and sum(seconds) > limit):
                 raise _Enough
 
         memory.record()

@@ -4,12 +4,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from common.measure import settle
 from common.shapes import Shape, find_shape
 from common.shapes import draw as draw_graph
 from common.summary import Cell, Column, Row, Sources, Summary
 from experiments.grid import Result
 from experiments.paper.frame import PUBLISHED, Experiment, Plan, cells_of, published_cell
-from experiments.paper.measuring import EPOCHS, GPU, HOST, TIME, measure
+from experiments.paper.measuring import GPU, HOST, TIME, epochs, measure
 from experiments.paper.numbers import TABLE2
 from experiments.paper.pictures import Panel, log_dots
 from experiments.paper.verdict import Check, Verdict, judge
@@ -21,6 +22,7 @@ from lazygnn.ops import choose_device
 UNITS = {TIME: "{value:.3f}", GPU: "{value:,.0f}", HOST: "{value:,.0f}"}
 # memory that still counts as the same, with more layers
 SAME = 1.1
+REPEATS = 3
 
 
 class System(NamedTuple):
@@ -68,7 +70,7 @@ DEPTHS = {"LazyGNN": ("LazyGNN, L=1", "LazyGNN, L=3"), "ours": ("ours, L=1", "ou
 
 def configure(system: System, shape: Shape, device: str) -> Config:
     """Returns the configuration of a system on a shape, the same MLP for all systems with one."""
-    values = EPOCHS | {"lr": 0.001} | system.values
+    values = epochs(REPEATS) | {"lr": 0.001} | system.values
     if system.method != "graphsage":
         values |= {"num_parts": shape.num_parts, "parts_per_batch": shape.parts_per_batch, "partition": "contiguous"}
     if system.method in ("appnp-gas", "lazygnn", "lazygnn-paper"):
@@ -102,8 +104,10 @@ def run(plan: Plan) -> Summary:
 
 def _drawn(config: Config, shape: Shape, system: System, graphs: list[Graph]) -> Result:
     """Measures a system on the graph of a shape, which is drawn once."""
+    device = choose_device(config.device)
     if not graphs:
-        graphs.append(draw_graph(shape, choose_device(config.device)).to("cpu"))
+        graphs.append(draw_graph(shape, device).to("cpu"))
+    settle(device)
     return measure(config, graphs[0], system.num_batches, drawn=system.drawn)
 
 
