@@ -9,13 +9,25 @@ import typer
 from common.summary import TABLES, Summary, known_summary
 from experiments import grid
 from experiments.best import Place
-from experiments.paper import communication, convergence, redundancy, table1, table2, table3, table4, table5, table6
+from experiments.paper import (
+    communication,
+    convergence,
+    cost,
+    redundancy,
+    table1,
+    table2,
+    table3,
+    table4,
+    table5,
+    table6,
+)
 from experiments.paper.frame import Experiment, Plan
 from lazygnn.config import nearest
 from lazygnn.errors import ConfigError
 
 EXPERIMENTS: dict[str, Experiment] = {
     "table1": table1.EXPERIMENT,
+    "cost": cost.EXPERIMENT,
     "table2": table2.EXPERIMENT,
     "table3": table3.EXPERIMENT,
     "table4": table4.EXPERIMENT,

@@ -51,8 +51,8 @@ its released code as recipes: `python -m experiments table1 --datasets ogbn-arxi
 **Our data.** The features of ogbn-arxiv and Flickr could not be had here. `arxiv` has the graph, labels and split of
 ogbn-arxiv with [other features](results.md#the-graphs). `flickr_graph` has the graph, labels and split of Flickr with
 structural features: the logarithm of the degree and propagated random signs. So scores on them are not comparable with
-published ones; differences between systems are. `humloc`, with several labels a node, stands in the place of Yelp. Time
-and memory are measured on random graphs of the shapes of the paper's data sets.
+published ones; differences between systems are. `humloc`, with several labels a node, stands in the place of Yelp.
+Table 2 measures time and memory on random graphs of the shapes of the paper's data sets, `cost` on graphs of Table 1.
 
 **Verdicts.** A claim is *reproduced* if it holds on all graphs, *in part* if it holds on at least half of them, up to
 the standard error of a difference. `LazyGNN` is the method as published (`lazygnn-paper`), `ours` is this library's

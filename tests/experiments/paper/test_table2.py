@@ -1,13 +1,12 @@
 """Verdicts on Table 2."""
 
 import pytest
-import torch
 
 from common.shapes import find_shape
 from common.summary import Column, Row, Summary
-from experiments.paper import table2
+from experiments.paper.measuring import GPU, HOST, TIME
 from experiments.paper.numbers import TABLE2
-from experiments.paper.table2 import GPU, HOST, SYSTEMS, TIME, configure, judge_table
+from experiments.paper.table2 import SYSTEMS, _drawn, configure, judge_table
 from lazygnn.graph import Graph
 from tests.experiments.paper.helpers import outcomes
 
@@ -50,10 +49,11 @@ def test_verdicts_follow_the_numbers(changes: dict[str, dict[str, float]], expec
     assert outcomes(verdicts) == ["not measured"] * 4 + expected
 
 
-def test_a_system_that_does_not_fit_is_out_of_memory(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> None:
-    def full(*_: object) -> None:
-        raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(table2, "build", full)
-    config = configure(SYSTEMS["ours"], find_shape("tiny"), "cpu")
-    assert table2.measure(config, block_graph, None) == {"status": "out of memory"}
+def test_graphsage_is_measured_on_a_few_batches_with_their_sampling(block_graph: Graph) -> None:
+    system = SYSTEMS["GraphSAGE"]
+    few = system._replace(values=system.values | {"batch_size": 4})
+    shape = find_shape("tiny")
+    found = _drawn(configure(few, shape, "cpu"), shape, few, [block_graph])
+    drawn, _, whole = found["batches"].partition(" of ")
+    assert int(drawn) == 3 < int(whole)
+    assert found[TIME] > 0
