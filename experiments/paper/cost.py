@@ -109,9 +109,10 @@ EXPERIMENT = Experiment(
     title="The cost of Table 1",
     about=(
         "Median time of an epoch, peak of GPU memory with graph and features (MiB), and weight updates in an epoch, of "
-        "every system of Table 1 as the [rule](concepts/depth.md) sets it. Systems with more updates need fewer "
-        f"epochs. All run without evaluation, alone on the machine. The median is over {REPEATS} epochs after a first "
-        f"one; once {LIMIT:.0f} seconds have passed no further epoch is begun, so a slow system has one. Partitioning "
+        "every system of Table 1 as the [rule](concepts/depth.md) sets it. Epochs of different systems have "
+        "different numbers of updates. All run without evaluation, alone on the machine. The median is over "
+        f"{REPEATS} epochs after a first one; once {LIMIT:.0f} seconds have passed no further epoch is begun, "
+        "so a slow system has one. Partitioning "
         "and other work before the first epoch is not counted. Memory of a CPU is not measured."
     ),
     time="three minutes of one H200",

@@ -13,6 +13,8 @@ _OURS, _PAPER, *_REST = (COLORS[1], COLORS[0], COLORS[2], COLORS[3], COLORS[6], 
 _OTHER_LINES = (":", "-.", (0, (1, 3)), (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)))
 _OTHER_MARKERS = ("o", "^", "v", "P", "X")
 _GRAY = "#777777"
+# the ratio of numbers from which an axis is labeled at powers of ten alone
+_WIDE = 100
 
 
 def styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -37,11 +39,11 @@ def dot_of(name: str) -> dict[str, Any]:
     return style if name.startswith(("ours", "LazyGNN")) else style | {"color": _GRAY}
 
 
-def log_axis(axis: Any) -> None:
-    """Labels a logarithmic axis with plain numbers, at 1, 2 and 5 times powers of ten."""
+def log_axis(axis: Any, subs: Sequence[float] = (1.0, 2.0, 5.0)) -> None:
+    """Labels a logarithmic axis with plain numbers, at 1, 2 and 5 times powers of ten, or at others."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
+    axis.set_major_locator(LogLocator(subs=subs, numticks=8))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
     axis.set_minor_formatter(NullFormatter())
 
@@ -87,10 +89,13 @@ def log_dots(summary: Summary, path: Path, panels: Sequence[Sequence[Panel]]) ->
     with drawing(path, lines, across, size=size) as (_, axes):
         for line, asked in zip(axes, panels, strict=True):
             for number, (panel, (column, title, label)) in enumerate(zip(line, asked, strict=True)):
-                for name, cell in cells_of(summary, column).items():
-                    panel.plot(cell["value"], names.index(name), **dot_of(name))
+                values = {name: cell["value"] for name, cell in cells_of(summary, column).items()}
+                for name, value in values.items():
+                    panel.plot(value, names.index(name), **dot_of(name))
                 panel.set(title=title, xlabel=label, xscale="log", ylim=(len(names) - 0.5, -0.5))
-                log_axis(panel.xaxis)
+                # more labels would run into each other
+                wide = bool(values) and max(values.values()) > _WIDE * min(values.values())
+                log_axis(panel.xaxis, (1.0,) if wide else (1.0, 2.0, 5.0))
                 panel.set_yticks(range(len(names)), names if number == 0 else [""] * len(names))
 
 
