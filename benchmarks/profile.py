@@ -60,7 +60,7 @@ class Profile:
     def __init__(self, device: torch.device) -> None:
         self._on_gpu = device.type == "cuda"
         activity = ProfilerActivity.CUDA if self._on_gpu else ProfilerActivity.CPU
-        self._profile = profile(activities=[activity])
+        self._profile = profile(activities=[activity], acc_events=True)
         self.milliseconds: dict[str, float] = {}
 
     def start(self) -> None:

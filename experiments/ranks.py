@@ -72,11 +72,9 @@ def main(seeds: int, methods: Sequence[str], datasets: Sequence[str], ranks: int
 
 
 def configure(method: str, dataset: str, seed: int, graph: Graph, ranks: int, place: Place) -> tuple[Config, Config]:
-    """Returns the configurations of one process and of ranks, by the rule for the batches of one process.
-
-    The rule counts parts for ranks as batches, so it would give them other epochs.
-    """
-    one = place.configure((method, {"num_parts": PARTS, "parts_per_batch": ranks}), dataset, seed, graph, Variant())
+    """Returns the configurations of one process and of ranks, by the rule, with the norm that ranks have."""
+    values = {"num_parts": PARTS, "parts_per_batch": ranks, "norm": "layer"}
+    one = place.configure((method, values), dataset, seed, graph, Variant())
     return one, for_ranks(derive(one, {"parts_per_batch": 1, "parts_per_step": ranks}), graph, ranks)
 
 

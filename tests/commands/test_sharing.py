@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lazygnn.commands.sharing import ORDER, for_ranks, parts_folder
+from lazygnn.commands.sharing import ORDER, check_values, for_ranks, parts_folder, resolve_for_ranks
 from lazygnn.data.folder import load_folder, save_folder
 from lazygnn.data.synthetic import block_graph
 from lazygnn.errors import ConfigError
@@ -58,6 +58,42 @@ def test_parts_follow_from_options_graph_and_ranks(
 def test_what_does_not_fit_is_refused(method: str, values: dict[str, Any], ranks: int, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         for_ranks(resolve(method, "mine", values, use_recipe=False), GRAPH, ranks)
+
+
+PLENTY = block_graph(600, 3, degree=4, in_channels=4, num_classes=3)
+
+
+def test_an_epoch_of_ranks_counts_steps_as_that_of_one_process_counts_batches() -> None:
+    alone = resolve("lazygnn", "mine", {"num_parts": 40, "parts_per_batch": 4}, graph=PLENTY)
+    ranks = resolve_for_ranks("lazygnn", "mine", {"num_parts": 40}, PLENTY, 4)
+    assert (ranks.trainer.parts_per_step, ranks.trainer.epochs) == (4, alone.trainer.epochs)
+    assert ranks.trainer.warmup_epochs == alone.trainer.warmup_epochs
+    # one step an epoch, as in a full batch
+    full = resolve("lazygnn", "mine", graph=PLENTY)
+    assert resolve_for_ranks("lazygnn", "mine", {}, PLENTY, 4).trainer.epochs == full.trainer.epochs
+
+
+@pytest.mark.parametrize("method", ["lazygnn", "gcn-gas", "mlp"])
+def test_parts_are_not_normalized_by_their_own_statistics(method: str) -> None:
+    def norm(**values: Any) -> str:
+        return str(resolve_for_ranks(method, "mine", values, PLENTY, 2).model.model_dump()["norm"])
+
+    assert resolve(method, "mine", graph=PLENTY).model.model_dump()["norm"] == "batch"
+    assert norm() == "layer"
+    assert norm(norm="batch") == "batch"
+    assert norm(norm="none") == "none"
+
+
+def test_an_option_for_parts_needs_no_number_of_parts(tmp_path: Path) -> None:
+    values = {"halo_gradients": True}
+    with pytest.raises(ConfigError, match="`num_parts` is 1"):
+        resolve("lazygnn", "mine", values)
+    assert check_values("lazygnn", "mine", values).model.model_dump()["halo_gradients"]
+    config = resolve_for_ranks("lazygnn", str(tmp_path), values, prepared(6), 2)
+    assert isinstance(config.model, ClusterOptions)
+    assert (config.model.num_parts, config.model.partition) == (6, "contiguous")
+    with pytest.raises(ConfigError, match="unknown option `halo_gradient`"):
+        check_values("lazygnn", "mine", {"halo_gradient": True})
 
 
 def make_run(path: Path, dataset: Path, graph: Graph, method: str = "lazygnn") -> Run:

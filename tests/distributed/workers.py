@@ -115,7 +115,8 @@ def run_command(size: int, arguments: Sequence[str], folder: Path, **environment
     """Runs `lazygnn` on several ranks, as `torchrun` does, and returns what each of them has written."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size), **environment}
+    sizes = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(size)}
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **sizes, **environment}
     files = [folder / f"rank-{rank}.txt" for rank in range(size)]
     started = [
         start_command(arguments, file, shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)})

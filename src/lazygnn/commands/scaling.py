@@ -16,7 +16,7 @@ import torch
 
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.result import make_result, peak_memory_mib
-from lazygnn.commands.sharing import for_ranks, parts_folder
+from lazygnn.commands.sharing import check_values, parts_folder, resolve_for_ranks
 from lazygnn.commands.training import extended, left_unchanged, new_folder, remove_leftovers
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
@@ -30,7 +30,7 @@ from lazygnn.distributed.traffic import summarize
 from lazygnn.distributed.trainer import RankTrainer
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, RankError
 from lazygnn.feature_scale import FeatureScale
-from lazygnn.methods import read_config, resolve
+from lazygnn.methods import read_config
 from lazygnn.methods.build import method_options
 from lazygnn.ops import choose_device
 from lazygnn.run.claim import check_unused
@@ -78,15 +78,15 @@ def train_ranks(
     with joined(device, values.get("rank_timeout")) as ranks, ExitStack() as stack:
         with ranks.agreeing():
             # refuses wrong options before the graph is loaded
-            given = resolve(method, dataset, values, seed=seed, device=device, root=root)
+            given = check_values(method, dataset, values, seed=seed, device=device, root=root)
 
         def prepare() -> tuple[str, str, bool]:
             if is_restarted() and (left := _unfinished(given, out)) is not None:
                 stack.enter_context(locked(left))
                 return str(left), Run.open(left).config(read_config).record(), True
             graph = load_graph(dataset, root)
-            config = resolve(method, dataset, values, graph=graph, seed=seed, device=device, root=root)
-            config = with_absolute_paths(for_ranks(config, graph, ranks.size))
+            place = {"seed": seed, "device": device, "root": root}
+            config = with_absolute_paths(resolve_for_ranks(method, dataset, values, graph, ranks.size, **place))
             path = new_folder(config, str(config.seed)) if out is None else out
             check_unused(path)
             stack.enter_context(locked(path))

@@ -1,5 +1,6 @@
 """The configuration and the graph of a run as several ranks use them."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from lazygnn.data.folder import save_folder
 from lazygnn.distributed.building import METHODS, check_method
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
+from lazygnn.methods import derive, recipe, resolve
 from lazygnn.methods.build import method_options
 from lazygnn.methods.options import ClusterOptions
 from lazygnn.partitioning import default_cache
@@ -20,6 +22,44 @@ from lazygnn.run.folder import Run
 
 # in a run folder: the graph sorted by its partition, and for each of its nodes the position in the graph as loaded
 PARTS, ORDER = "parts", "order.npy"
+
+
+def resolve_for_ranks(
+    method: str, dataset: str, values: Mapping[str, Any], graph: Graph, num_ranks: int, **run: Any
+) -> Config:
+    """Returns the configuration that ranks train; defaults that depend on batches follow from the parts of a step.
+
+    The nodes of a part are not a sample of the graph, so batch norm over one part misleads. Where the user sets no
+    norm, layer norm takes its place.
+
+    Args:
+        method: A name in `METHODS`.
+        dataset: A name or a path.
+        values: Options that the user sets, already checked.
+        graph: The graph as loaded; the parts of a prepared one are taken.
+        num_ranks: The number of ranks at the start.
+        run: `seed`, `device` and `root`.
+
+    Raises:
+        ConfigError: The method, or an option, is not for ranks, or there are more ranks than parts.
+    """
+    together, given = values.get("parts_per_step") or num_ranks, dict(values)
+    if METHODS.get(method):
+        usual = recipe(method, dataset, graph=graph, values=values).get("num_parts", 1)
+        num_parts = _num_parts(values.get("num_parts", usual), graph, together)
+        if num_parts > 1:
+            given |= {"num_parts": num_parts, "parts_per_step": min(together, num_parts)}
+    config = resolve(method, dataset, given, graph=graph, **run)
+    if "norm" not in values and config.model.model_dump().get("norm") == "batch":
+        config = derive(config, {"norm": "layer"})
+    return for_ranks(config, graph, num_ranks)
+
+
+def check_values(method: str, dataset: str, values: Mapping[str, Any], **run: Any) -> Config:
+    """Returns a configuration for ranks from options alone, to refuse wrong ones before the graph is loaded."""
+    # ranks always have parts, so an option that needs some has an effect
+    parts = {"num_parts": 2} if METHODS.get(method) else {}
+    return resolve(method, dataset, parts | dict(values), **run)
 
 
 def for_ranks(config: Config, graph: Graph, num_ranks: int) -> Config:
@@ -42,11 +82,9 @@ def for_ranks(config: Config, graph: Graph, num_ranks: int) -> Config:
     if METHODS[config.method]:
         options = method_options(config)
         assert isinstance(options, ClusterOptions)
-        chosen = options.num_parts
-        prepared = 0 if graph.part_ptr is None else len(graph.part_ptr) - 1
-        num_parts = chosen if chosen > 1 else prepared or together
+        num_parts = _num_parts(options.num_parts, graph, together)
         update: dict[str, Any] = {"num_parts": num_parts}
-        if num_parts == prepared:
+        if num_parts == _prepared(graph):
             update["partition"] = "contiguous"
         model = model.model_copy(update=update)
     if num_ranks > num_parts:
@@ -58,6 +96,16 @@ def for_ranks(config: Config, graph: Graph, num_ranks: int) -> Config:
         raise ConfigError("`parts_per_step` needs a graph of several parts; set `num_parts`, or omit `parts_per_step`")
     trainer = config.trainer.model_copy(update={"parts_per_step": min(together, num_parts)})
     return config.model_copy(update={"trainer": trainer, "model": model})
+
+
+def _num_parts(chosen: int, graph: Graph, together: int) -> int:
+    """Returns the number of parts: as chosen, those of a prepared graph, or one for each of a step."""
+    return chosen if chosen > 1 else _prepared(graph) or together
+
+
+def _prepared(graph: Graph) -> int:
+    """Returns the number of parts that a graph was prepared with, or 0."""
+    return 0 if graph.part_ptr is None else len(graph.part_ptr) - 1
 
 
 def parts_folder(run: Run, config: Config, root: str | None = None) -> Path:

@@ -260,7 +260,9 @@ def join(device: str, timeout: float) -> Ranks:
     if not is_launched():
         return Ranks()
     if device != "cpu" and torch.cuda.is_available():
-        local, here = int(os.environ.get("LOCAL_RANK", "0")), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        # a starter that does not count the ranks of a host may have put all of them there
+        here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
+        local = int(os.environ.get("LOCAL_RANK", "0"))
         torch.cuda.set_device(local % torch.cuda.device_count())
         backend = "cpu:gloo,cuda:nccl" if here <= torch.cuda.device_count() else "gloo"
     else:

@@ -77,7 +77,8 @@ def _batches_per_epoch(num_nodes: int, values: Mapping[str, Any]) -> int:
     if loader == "saint":
         per_sample = nodes_per_sample(str(values.get("sampler", "walk")), _whole(values, "walk_length", 2))
         return -(-num_nodes // (per_sample * _whole(values, "num_samples", num_nodes)))
-    return -(-_whole(values, "num_parts", 1) // _whole(values, "parts_per_batch", 1))
+    together = _whole(values, "parts_per_step", _whole(values, "parts_per_batch", 1))
+    return -(-_whole(values, "num_parts", 1) // together)
 
 
 def _whole(values: Mapping[str, Any], name: str, default: int) -> int:
