@@ -19,7 +19,8 @@ from lazygnn.ops import choose_device
 from lazygnn.training import EpochReport, Trainer
 
 TIME, GPU, HOST, UPDATES = "s/epoch", "GPU memory", "host memory", "updates"
-WARMUP = 1
+# kernels are compiled in the first epoch, and steps are recorded for replay in the second
+WARMUP = 2
 
 
 def epochs(repeats: int) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def measure(
         graph: The graph, on any device.
         num_batches: How many batches of an epoch are measured, their time scaled up; all if it is `None`.
         drawn: Whether these batches are drawn anew in every epoch, within the time; otherwise they are stored before.
-        limit: Seconds after which no further epoch is begun; at least one is measured after the warm-up.
+        limit: Seconds of measured epochs after which no further one is begun; at least one is measured.
     """
     device, last = choose_device(config.device), config.trainer.epochs - 1
     try:
@@ -54,7 +55,7 @@ def measure(
         def on_epoch(report: EpochReport) -> None:
             seconds.append(report.seconds)
             memory.record()
-            if len(seconds) == last or (len(seconds) > WARMUP and sum(seconds) > limit):
+            if len(seconds) == last or (len(seconds) > WARMUP and sum(seconds[WARMUP:]) > limit):
                 raise _Enough
 
         memory.record()

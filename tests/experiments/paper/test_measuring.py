@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from experiments.paper import measuring
-from experiments.paper.measuring import GPU, HOST, TIME, UPDATES, WARMUP, epochs, measure
+from experiments.paper.measuring import GPU, HOST, TIME, UPDATES, epochs, measure
 from lazygnn.config import Config
 from lazygnn.graph import Graph
 from lazygnn.methods import resolve
 from lazygnn.training import EpochReport, Trainer
 
-SECONDS = [50.0, 1.0, 5.0, 2.0, 70.0]
+SECONDS = [50.0, 30.0, 1.0, 5.0, 2.0, 70.0]
 
 
 def config_of(method: str, repeats: int, **values: object) -> Config:
@@ -30,7 +30,7 @@ def clocked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("clocked")
-def test_the_time_is_the_median_without_the_first_and_the_last_epoch(block_graph: Graph) -> None:
+def test_the_time_is_the_median_without_the_warm_up_and_the_last_epoch(block_graph: Graph) -> None:
     found = measure(config_of("gcn", 3), block_graph)
     assert found["status"] == "ok"
     assert (found[TIME], found[UPDATES], found["epochs"]) == (2.0, 1, 3)
@@ -40,7 +40,7 @@ def test_the_time_is_the_median_without_the_first_and_the_last_epoch(block_graph
 
 
 @pytest.mark.usefixtures("clocked")
-@pytest.mark.parametrize(("limit", "expected"), [(0.0, 1), (50.5, 1), (51.5, 2), (1000.0, 3)])
+@pytest.mark.parametrize(("limit", "expected"), [(0.0, 1), (0.5, 1), (1.5, 2), (1000.0, 3)])
 def test_no_epoch_is_begun_after_the_limit(block_graph: Graph, limit: float, expected: int) -> None:
     assert measure(config_of("gcn", 3), block_graph, limit=limit)["epochs"] == expected
 
@@ -58,7 +58,7 @@ def test_nothing_is_evaluated(block_graph: Graph, monkeypatch: pytest.MonkeyPatc
         pytest.fail("evaluated")
 
     monkeypatch.setattr(Trainer, "_evaluate", fail)
-    assert measure(config_of("gcn", WARMUP), block_graph)["epochs"] == 1
+    assert measure(config_of("gcn", 1), block_graph)["epochs"] == 1
 
 
 def test_a_system_that_does_not_fit_is_out_of_memory(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> None:
