@@ -46,6 +46,18 @@ def test_two_ranks_end_like_one_and_the_first_of_them_talks(graph: Path, tmp_pat
         torch.testing.assert_close(value, weights[name], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_rank_with_a_gpu_of_its_own_trains_through_nccl(graph: Path, tmp_path: Path) -> None:
+    arguments = ["train", "lazygnn", str(graph), *SET, "--device=cuda", "--out", str(tmp_path / "one")]
+    (text,) = run_command(1, arguments, tmp_path)
+    *_, line, status = text.splitlines()
+    assert status == "exit 0", text
+    alone = train_ranks("lazygnn", str(graph), VALUES, tmp_path / "cpu", device="cpu", quiet=True)
+    assert alone is not None
+    assert json.loads(line)["test"] == pytest.approx(alone["test"], abs=0.05)
+
+
 def test_an_error_before_training_is_one_line(graph: Path, tmp_path: Path) -> None:
     arguments = ["train", "lazygnn", str(graph), "--set=num_parts=2", "--out", str(tmp_path / "run")]
     found = run_command(3, arguments, tmp_path)

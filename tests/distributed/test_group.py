@@ -33,6 +33,27 @@ def test_a_single_rank_needs_no_process_group(monkeypatch: pytest.MonkeyPatch) -
     ranks.close()
 
 
+@pytest.mark.parametrize(
+    ("gpus", "here", "everywhere", "expected"),
+    [
+        (0, "2", "2", "gloo"),
+        (1, "1", "1", "cpu:gloo,cuda:nccl"),
+        (4, "4", "8", "cpu:gloo,cuda:nccl"),
+        (1, "4", "4", "gloo"),
+        (1, None, "2", "gloo"),
+        (2, None, "2", "cpu:gloo,cuda:nccl"),
+    ],
+)
+def test_ranks_that_share_a_gpu_do_not_talk_through_nccl(
+    monkeypatch: pytest.MonkeyPatch, gpus: int, here: str | None, everywhere: str, expected: str
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", everywhere)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    if here is not None:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", here)
+    assert group.backend_for(gpus) == expected
+
+
 def test_rows_of_all_ranks_are_gathered_on_the_first() -> None:
     found = in_threads(3, lambda ranks: ranks.gather_rows(torch.full((ranks.rank, 2), float(ranks.rank))))
     assert found[0] is not None

@@ -259,14 +259,10 @@ def join(device: str, timeout: float) -> Ranks:
     """
     if not is_launched():
         return Ranks()
-    if device != "cpu" and torch.cuda.is_available():
-        # a starter that does not count the ranks of a host may have put all of them there
-        here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
-        local = int(os.environ.get("LOCAL_RANK", "0"))
-        torch.cuda.set_device(local % torch.cuda.device_count())
-        backend = "cpu:gloo,cuda:nccl" if here <= torch.cuda.device_count() else "gloo"
-    else:
-        backend = "gloo"
+    gpus = torch.cuda.device_count() if device != "cpu" else 0
+    if gpus > 0:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % gpus)
+    backend = backend_for(gpus)
     wait, start = timedelta(seconds=timeout), timedelta(seconds=max(timeout, _START))
     try:
         store, rank, size = next(iter(rendezvous("env://", timeout=start)))
@@ -281,6 +277,13 @@ def join(device: str, timeout: float) -> Ranks:
             "`--rdzv-endpoint`"
         ) from error
     return Ranks(rank, size, PrefixStore("lazygnn", store), timeout)
+
+
+def backend_for(gpus: int) -> str:
+    """Returns the engines of a rank on a host with so many GPUs: NCCL cannot serve two ranks on one."""
+    # a starter that does not count the ranks of a host may have put all of them there
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
+    return "cpu:gloo,cuda:nccl" if here <= gpus else "gloo"
 
 
 def _cause(error: RuntimeError) -> str:
