@@ -108,7 +108,7 @@ EXPERIMENT = Experiment(
         f"Validation accuracy against epochs and against training time. {ABOUT} GCN and GCNII have the widths and "
         "depths of GAS, 256 wide with 3 and 8 layers. Runs are alone on the machine."
     ),
-    time="five minutes of one H200",
+    time="a minute of one H200",
     datasets=("arxiv",),
     seeds=1,
     systems=tuple(SYSTEMS),

@@ -10,7 +10,7 @@ from experiments.best import Variant
 from experiments.graphs import load
 from experiments.grid import Result
 from experiments.paper.frame import Experiment, Plan, cells_of
-from experiments.paper.measuring import GPU, TIME, UPDATES, epochs, measure
+from experiments.paper.measuring import GPU, TIME, UPDATES, epochs, measure, shown
 from experiments.paper.pictures import Panel, log_dots
 from experiments.paper.table1 import MINI, OURS_MINI, SYSTEMS
 from experiments.paper.verdict import Check, Verdict, judge
@@ -75,13 +75,14 @@ def judge_table(summary: Summary) -> list[Verdict]:
     """Returns the verdicts on the paper's system, then on ours."""
 
     def less(system: str, other: str, title: str) -> list[Check]:
-        found, what = [], "s" if title == TIME else "MiB"
+        found = []
         for graph in graphs_of(summary):
             cells = cells_of(summary, f"{graph}: {title}")
             if {system, other} <= cells.keys():
                 one, two = cells[system]["value"], cells[other]["value"]
                 # shares, so that the worst graph is not the largest
-                found.append(Check(graph, 1 - one / two, f"{one:.4g} {what} against {two:.4g} {what}"))
+                text = f"{shown(one, title)} against {shown(two, title)}"
+                found.append(Check(graph, 1 - one / two, text))
         return found
 
     return [

@@ -79,6 +79,11 @@ def measure(
     }
 
 
+def shown(value: float, unit: str) -> str:
+    """Returns a measured value as text: seconds if the unit is `TIME`, else MiB."""
+    return f"{value:.3g} s" if unit == TIME else f"{value:,.0f} MiB"
+
+
 def _few(loader: Loader, num_batches: int, *, drawn: bool) -> Loader:
     if drawn:
         return DrawnBatches(loader, num_batches)

@@ -10,7 +10,7 @@ from common.shapes import draw as draw_graph
 from common.summary import Cell, Column, Row, Sources, Summary
 from experiments.grid import Result
 from experiments.paper.frame import PUBLISHED, Experiment, Plan, cells_of, published_cell
-from experiments.paper.measuring import GPU, HOST, TIME, epochs, measure
+from experiments.paper.measuring import GPU, HOST, TIME, epochs, measure, shown
 from experiments.paper.numbers import TABLE2
 from experiments.paper.pictures import Panel, log_dots
 from experiments.paper.verdict import Check, Verdict, judge
@@ -135,8 +135,7 @@ def judge_table(summary: Summary) -> list[Verdict]:
             rivals = {name: known[name] for name in others if name in known}
             if system in known and rivals:
                 best = min(rivals, key=lambda name: rivals[name])
-                what = "s" if unit == TIME else "MiB"
-                text = f"{known[system]:.4g} {what} against {rivals[best]:.4g} {what} of {best}"
+                text = f"{shown(known[system], unit)} against {shown(rivals[best], unit)} of {best}"
                 found.append(Check(shape, rivals[best] - known[system], text))
         return found
 
@@ -191,7 +190,7 @@ EXPERIMENT = Experiment(
         "halo of as many hops as layers: one batch of an epoch is measured and its time scaled up. Of GraphSAGE, three "
         "batches of an epoch are measured with their sampling and scaled up."
     ),
-    time="ten minutes of one H200",
+    time="two minutes of one H200",
     datasets=("products",),
     seeds=1,
     systems=tuple(SYSTEMS),

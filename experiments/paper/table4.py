@@ -65,7 +65,7 @@ def draw(summary: Summary, path: Path) -> None:
 EXPERIMENT = Experiment(
     title="Table 4: number of propagation layers",
     about=f"{ABOUT} `ours` is the method `lazygnn` in the same batches.",
-    time="a quarter of an hour of one H200",
+    time="five minutes of one H200",
     datasets=("arxiv", "amazon_computers"),
     seeds=3,
     systems=tuple(SYSTEMS),

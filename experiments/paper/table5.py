@@ -74,7 +74,7 @@ EXPERIMENT = Experiment(
         "Mini-batch LazyGNN and ours, one cluster a batch, 20 epochs; otherwise the settings of Table 4. The paper has "
         "ogbn-products here."
     ),
-    time="a quarter of an hour of one H200",
+    time="six minutes of one H200",
     datasets=("arxiv", "amazon_computers"),
     seeds=3,
     systems=tuple(systems(CLUSTERS)),

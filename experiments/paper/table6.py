@@ -59,7 +59,7 @@ def draw(summary: Summary, path: Path) -> None:
 EXPERIMENT = Experiment(
     title="Table 6: beta and gamma",
     about="Mini-batch LazyGNN with 2 layers, and ours beside it; the settings of Table 4.",
-    time="ten minutes of one H200",
+    time="four minutes of one H200",
     datasets=("arxiv", "amazon_computers"),
     seeds=3,
     systems=tuple(SYSTEMS),
