@@ -1,5 +1,6 @@
 """The experiments by name."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -72,11 +73,7 @@ def depth(
     cases, datasets = case or list(depth_experiment.CASES), dataset or list(depth_experiment.DATASETS)
     name = "depth-planetoid" if set(datasets) <= set(PLANETOID) else "depth"
     place = Place(root=root, device=device, workers=workers, stored=stored)
-    summary = depth_experiment.main(seeds, cases, datasets, place)
-    if save and (older := known_summary(name)) is not None:
-        # results of earlier runs may not be on this machine
-        summary = summary.filled(older, list(depth_experiment.CASES))
-    _show(summary, name, save)
+    _show(depth_experiment.main(seeds, cases, datasets, place), name, save, order=list(depth_experiment.CASES))
 
 
 @app.command()
@@ -126,7 +123,7 @@ def ranks(
     datasets = list(dict.fromkeys(dataset or ranks_experiment.DATASETS))
     also = {} if epochs is None else {"epochs": epochs}
     place = Place(root=root, device=device, workers=workers, also=also)
-    _show(ranks_experiment.main(seeds, methods, datasets, number, place), "ranks", save)
+    _show(ranks_experiment.main(seeds, methods, datasets, number, place), "ranks", save, order=[])
 
 
 @app.command()
@@ -214,7 +211,11 @@ def tables(
         raise typer.Exit(1)
 
 
-def _show(summary: Summary, name: str, save: bool) -> None:
+def _show(summary: Summary, name: str, save: bool, *, order: Sequence[str] | None = None) -> None:
+    """Prints a table and saves it; with an order of rows, empty cells keep what was saved before."""
+    if save and order is not None and (older := known_summary(name)) is not None:
+        # results of earlier runs may not be on this machine
+        summary = summary.filled(older, order)
     print(summary.markdown())
     if save:
         print(f"wrote {summary.save(name)}; `python -m experiments tables --write` updates the docs")

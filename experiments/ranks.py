@@ -62,7 +62,7 @@ def main(seeds: int, methods: Sequence[str], datasets: Sequence[str], ranks: int
             rows.append(Row(label=f"{method}, {label}", cells=[*(cells[position] for cells in scores), *more]))
     titles = [Path(dataset).stem for dataset in datasets]
     return Summary(
-        origin=f"python -m experiments ranks --seeds {seeds} --ranks {ranks}{_options(methods, place)}",
+        origin=f"python -m experiments ranks --seeds {seeds} --ranks {ranks}{_options(methods, titles, place)}",
         label="method",
         columns=[Column(title=title, format="{mean:.2f} ± {error:.2f}") for title in titles]
         + [Column(title=f"{title}, {what}, MB", format="{value:,.2f}") for title in titles for what in SENT.values()],
@@ -98,6 +98,7 @@ def _sent(runs: Sequence[Result], sources: Sources) -> list[Cell]:
     ]
 
 
-def _options(methods: Sequence[str], place: Place) -> str:
-    given = [("method", method) for method in methods] + list(place.also.items())
+def _options(methods: Sequence[str], datasets: Sequence[str], place: Place) -> str:
+    given = [("method", method) for method in methods] + [("dataset", dataset) for dataset in datasets]
+    given += list(place.also.items())
     return "".join(f" --{name} {value}" for name, value in given)

@@ -110,9 +110,8 @@ def test_a_table_has_differences_with_their_errors_and_bytes(monkeypatch: pytest
     monkeypatch.setattr(Place, "run", alone)
     monkeypatch.setattr(ranks, "run_ranks", together)
     summary = ranks.main(2, ranks.METHODS, [str(tiny)], 4, Place(also={"epochs": 9}))
-    assert summary.origin == (
-        "python -m experiments ranks --seeds 2 --ranks 4 --method lazygnn --method lazygnn-deep --epochs 9"
-    )
+    options = "--seeds 2 --ranks 4 --method lazygnn --method lazygnn-deep --dataset tiny --epochs 9"
+    assert summary.origin == f"python -m experiments ranks {options}"
     assert summary.markdown().splitlines() == [
         "| method | tiny | tiny, halo, MB | tiny, gradients, MB |",
         "| --- | --- | --- | --- |",
