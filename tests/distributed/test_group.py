@@ -1,12 +1,15 @@
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 import torch
 from torch.distributed import HashStore  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import Store
 
 from lazygnn.distributed import group
-from lazygnn.distributed.group import Ranks, join
+from lazygnn.distributed.group import Ranks, join, meet
 from lazygnn.errors import ConfigError, RankError
 from tests.distributed.workers import in_threads
 
@@ -52,6 +55,31 @@ def test_ranks_that_share_a_gpu_do_not_talk_through_nccl(
     if here is not None:
         monkeypatch.setenv("LOCAL_WORLD_SIZE", here)
     assert group.backend_for(gpus) == expected
+
+
+def _met(store: Store, rank: int, size: int, seconds: float = 60) -> str:
+    return meet(store, rank, size, timedelta(seconds=seconds))
+
+
+def test_ranks_that_start_again_do_not_meet_those_that_have_ended() -> None:
+    store = HashStore()
+    with ThreadPoolExecutor(3) as pool:
+        first = {future.result() for future in [pool.submit(_met, store, rank, 3) for rank in range(3)]}
+        # the others come before the first one, and find what is left of the last time
+        late = [pool.submit(_met, store, rank, 3) for rank in (1, 2)]
+        time.sleep(0.2)
+        assert not any(future.done() for future in late)
+        second = {_met(store, 0, 3), *(future.result() for future in late)}
+    assert len(first) == len(second) == 1
+    assert first != second
+
+
+def test_a_first_rank_that_does_not_come_is_an_error_in_time() -> None:
+    store = HashStore()
+    with ThreadPoolExecutor(2) as pool:
+        _ = [future.result() for future in [pool.submit(_met, store, rank, 2) for rank in range(2)]]
+    with pytest.raises(RuntimeError, match="first rank"):
+        _met(store, 1, 2, 0.1)
 
 
 def test_rows_of_all_ranks_are_gathered_on_the_first() -> None:

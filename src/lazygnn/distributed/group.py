@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar
+from uuid import uuid4
 
 import torch
 import torch.distributed as dist
@@ -26,6 +27,8 @@ KNOWN = (GraphError, ConfigError, CheckpointError, OSError)
 _ROLL_CALL = 5.0
 # ranks may start so many seconds apart, since imports from a cold disk take long
 _START = 300.0
+# seconds between two looks for the first rank
+_POLL = 0.02
 # what one rank does alone, such as a partition, takes as long as it takes
 _ALONE = timedelta(days=7)
 
@@ -266,8 +269,7 @@ def join(device: str, timeout: float) -> Ranks:
     wait, start = timedelta(seconds=timeout), timedelta(seconds=max(timeout, _START))
     try:
         store, rank, size = next(iter(rendezvous("env://", timeout=start)))
-        store.set(f"joined/{rank}", "yes")
-        store.wait([f"joined/{other}" for other in range(size)], start)
+        store = PrefixStore(meet(store, rank, size, start), store)
         store.set_timeout(wait)
         dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=size, timeout=wait)
     except RuntimeError as error:
@@ -277,6 +279,35 @@ def join(device: str, timeout: float) -> Ranks:
             "`--rdzv-endpoint`"
         ) from error
     return Ranks(rank, size, PrefixStore("lazygnn", store), timeout)
+
+
+def meet(store: Store, rank: int, size: int, timeout: timedelta) -> str:
+    """Waits for all ranks and returns a name that they share and no earlier start of them has used.
+
+    `torchrun` keeps its store when it starts ranks again, so it may hold what ranks that have ended left in it. The
+    first rank offers a new name. Each other rank answers the offer that it finds with a name of its own, and takes the
+    offer when its answer is confirmed. An old offer is never confirmed, since the answer is new.
+
+    Raises:
+        RuntimeError: A rank did not come in time.
+    """
+    own = uuid4().hex
+    others = range(1, size)
+    if rank == 0:
+        store.set("offer", own)
+        store.wait([f"{own}/answer/{other}" for other in others], timeout)
+        for other in others:
+            store.set(f"{own}/confirmed/{store.get(f'{own}/answer/{other}').decode()}", "yes")
+        return own
+    answered, deadline = "", time.monotonic() + timeout.total_seconds()
+    while not (answered and store.check([f"{answered}/confirmed/{own}"])):
+        if time.monotonic() > deadline:
+            raise RuntimeError("timed out waiting for the first rank")
+        if store.check(["offer"]) and (offer := store.get("offer").decode()) != answered:
+            store.set(f"{offer}/answer/{rank}", own)
+            answered = offer
+        time.sleep(_POLL)
+    return answered
 
 
 def backend_for(gpus: int) -> str:
