@@ -2,7 +2,8 @@
 
     python scripts/compare_revisions.py REVISION
 
-Trains every method with the source of `REVISION`, checked out beside the working tree, and with the working tree. Every
+Trains every method with the source of `REVISION`, checked out beside the working tree, and with the working tree, which
+takes all options that the run of `REVISION` has recorded: defaults may change, what an option does may not. Every
 tensor of `best.safetensors` and every byte of the predictions must be equal. Runs of `REVISION` must also be evaluated
 and predicted with by the working tree. Names that changed in between are given in `OPTIONS` and `TENSORS`.
 """
@@ -64,7 +65,9 @@ for arguments in json.load(open(sys.argv[1])):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("revision", help="what the working tree is compared with")
-    revision = parser.parse_args().revision
+    parser.add_argument("--tolerance", type=float, default=0.0, help="allowed difference of a predicted probability")
+    options = parser.parse_args()
+    revision, tolerance = options.revision, options.tolerance
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         graph = folder / "graph.npz"
@@ -72,15 +75,15 @@ def main() -> None:
         earlier = folder / "earlier"
         subprocess.run(["git", "-C", ROOT, "worktree", "add", "--quiet", "--detach", earlier, revision], check=True)
         try:
-            run(earlier, folder, [train(case, graph, folder / "before", {}) for case in CASES])
+            run(earlier, folder, [train(case, graph, folder / "before", CASES[case][1]) for case in CASES])
             run(earlier, folder, [predict(case, folder, "before", "before") for case in CASES])
         finally:
             subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", earlier], check=True)
-        run(ROOT, folder, [train(case, graph, folder / "after", OPTIONS) for case in CASES])
+        run(ROOT, folder, [train(case, graph, folder / "after", recorded(folder / "before" / case)) for case in CASES])
         run(ROOT, folder, [predict(case, folder, "after", "after") for case in CASES])
         run(ROOT, folder, [["evaluate", str(folder / "before" / case), "--device", "cpu"] for case in CASES])
         run(ROOT, folder, [predict(case, folder, "before", "before-read-after") for case in CASES])
-        failed = [case for case in CASES if not is_same(case, folder)]
+        failed = [case for case in CASES if not is_same(case, folder, tolerance)]
     print(f"{len(CASES) - len(failed)} passed, {len(failed)} failed")
     sys.exit(bool(failed))
 
@@ -109,15 +112,23 @@ def write_graph(path: Path) -> None:
     )
 
 
-def train(case: str, graph: Path, out: Path, renamed: dict[str, str]) -> list[str]:
+def train(case: str, graph: Path, out: Path, options: dict[str, Any]) -> list[str]:
     """Returns the arguments of a training."""
-    method, options = CASES[case]
     settings = [
         argument
         for name, value in options.items()
-        for argument in ("--set", f"{renamed.get(name, name)}={json.dumps(value)}")
+        for argument in ("--set", f"{name}={'none' if value is None else json.dumps(value)}")
     ]
-    return ["train", method, str(graph), "--out", str(out / case), "--device", "cpu", "--quiet", *settings]
+    return ["train", CASES[case][0], str(graph), "--out", str(out / case), "--device", "cpu", "--quiet", *settings]
+
+
+def recorded(run: Path) -> dict[str, Any]:
+    """Returns all options of an earlier run, by their names of today; a full batch has no partition."""
+    config = json.loads((run / "config.json").read_text())
+    values = {OPTIONS.get(name, name): value for name, value in (config["trainer"] | config["model"]).items()}
+    if values.get("num_parts") == 1:
+        del values["partition"]
+    return values
 
 
 def predict(case: str, folder: Path, runs: str, out: str) -> list[str]:
@@ -134,16 +145,29 @@ def run(tree: Path, folder: Path, commands: list[list[str]]) -> None:
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL, cwd=folder)
 
 
-def is_same(case: str, folder: Path) -> bool:
+def is_same(case: str, folder: Path, tolerance: float) -> bool:
     """Compares the results of two revisions in a case, and prints the differences."""
     before, after = (load_file(folder / side / case / "best.safetensors") for side in ("before", "after"))
     before = {TENSORS.get(name, name): value for name, value in before.items()}
     differing = [name for name in before.keys() & after.keys() if not torch.equal(before[name], after[name])]
     differing += sorted(before.keys() ^ after.keys())
-    tables = [(folder / f"{side}-{case}.csv").read_bytes() for side in ("before", "after", "before-read-after")]
-    same = not differing and tables[0] == tables[1] == tables[2]
-    print(f"{case:24} {'same' if same else 'DIFFERENT'}: {len(before)} tensors, {len(tables[0])} bytes", *differing)
+    tables = [folder / f"{side}-{case}.csv" for side in ("before", "after", "before-read-after")]
+    largest = max(difference(tables[0], table) for table in tables[1:])
+    same = not differing and largest <= tolerance
+    size = f"{len(before)} tensors, {tables[0].stat().st_size} bytes"
+    found = f", a probability differs by {largest:.1e}" if largest else ""
+    print(f"{case:24} {'same' if same else 'DIFFERENT'}: {size}{found}", *differing)
     return same
+
+
+def difference(first: Path, second: Path) -> float:
+    """Returns the largest difference of the probabilities of two tables, infinite if more than these differs."""
+    if first.read_bytes() == second.read_bytes():
+        return 0.0
+    pairs = [[line.rsplit(",", 1) for line in table.read_text().splitlines()] for table in (first, second)]
+    if [row[0] for row in pairs[0]] != [row[0] for row in pairs[1]]:
+        return float("inf")
+    return max(abs(float(one[1]) - float(other[1])) for one, other in zip(pairs[0][1:], pairs[1][1:], strict=True))
 
 
 if __name__ == "__main__":
