@@ -127,6 +127,23 @@ def test_the_output_of_the_last_linear_layer_is_returned_unchanged(norm: NormKin
     assert torch.equal(model(features()[0]), outputs[0])
 
 
+@pytest.mark.parametrize("p", [0.2, 0.5])
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+def test_hidden_units_are_dropped_once(norm: NormKind, p: float) -> None:
+    torch.manual_seed(0)
+    model = MLP(6, 400, 3, mlp_layers=2, norm=norm, dropout=p)
+    with torch.no_grad():
+        # every hidden unit is one
+        for name, value in (*model.linears[0].named_parameters(), *model.norms.named_parameters()):
+            value.fill_(name.endswith("bias"))
+    found: list[Tensor] = []
+    model.linears[1].register_forward_pre_hook(lambda _module, inputs: found.append(inputs[0].clone()))
+    model(torch.ones(500, 6))
+    kept = found[0][found[0] != 0]
+    assert abs(len(kept) / found[0].numel() - (1 - p)) < 0.01
+    torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - p)), rtol=1e-2, atol=0)
+
+
 def test_input_dropout_of_sparse_features_drops_stored_entries() -> None:
     x = Csr.from_arrays(np.arange(0, 10_001, 10), np.tile(np.arange(10), 1000), np.full(10_000, 3.0), 10)
     torch.manual_seed(0)
