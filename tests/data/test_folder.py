@@ -116,6 +116,30 @@ def test_arrays_stay_on_disk(block_graph: Graph, tmp_path: Path) -> None:
     assert_same(loaded, block_graph)
 
 
+def resident_kib(file: Path) -> int:
+    """Returns how much of a mapped file is in the memory of this process."""
+    found, inside = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split(" ", 1)[0]:
+            inside = line.endswith(f" {file}")
+        elif inside and line.startswith("Rss:"):
+            found += int(line.split()[1])
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="the system does not tell what is in memory")
+def test_what_the_checks_have_read_does_not_stay_in_memory(tmp_path: Path) -> None:
+    x = np.ones((20_000, 100), np.float32)
+    save_folder(Graph.from_edges(np.empty((2, 0), dtype=int), x), tmp_path / "g")
+    loaded = load_folder(tmp_path / "g")
+    file = tmp_path / "g" / "x.npy"
+    assert resident_kib(file) < x.nbytes / 1024 / 4
+    assert isinstance(loaded.x, Tensor)
+    assert float(loaded.x.sum()) == x.size
+    # the measurement sees what is read
+    assert resident_kib(file) > x.nbytes / 1024 / 2
+
+
 def test_changes_stay_in_memory(block_graph: Graph, tmp_path: Path) -> None:
     save_folder(block_graph, tmp_path / "g")
     loaded = load_folder(tmp_path / "g")

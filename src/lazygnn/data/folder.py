@@ -88,7 +88,8 @@ def load_folder(path: str | Path, *, verify: bool = True) -> Graph:
         raise GraphError(f"`{folder}`: {error}; {REMEDY}") from None
     if verify:
         check_files(folder, read_header(folder / HEADER))
-    return graph
+    # a new mapping: the pages that the checks have read do not stay in the memory of this process
+    return map_folder(folder)
 
 
 def map_folder(path: str | Path) -> Graph:
