@@ -105,6 +105,8 @@ def _make(name: str, plan: Plan, *, save: bool) -> None:
     if save and (older := known_summary(name, TABLES)) is not None:
         # results of earlier runs may not be on this machine
         summary = summary.filled(older, experiment.systems)
+    if plan.quick:
+        print("a quick run, to try the command: its numbers and verdicts mean nothing")
     picture = (IMAGES if save else grid.RESULTS / plan.place.folder) / f"{name}.png"
     experiment.draw(summary, picture)
     print("\n".join([summary.markdown(), "", *(each.markdown() for each in experiment.judge(summary)), ""]))

@@ -139,9 +139,10 @@ EXPERIMENT = Experiment(
     about=(
         "Megabytes that all workers together send in an epoch of one full-batch step, in float32, if every worker has "
         "one part of METIS. `rows sent` counts pairs of a part and a node of another part next to it. An exchange "
-        "sends each of these rows once: forward and backward in each of its layers for APPNP and LazyGNN, stored "
-        "values alone for GAS, stored values once for ours. The sum of weight gradients is not counted; it is the "
-        "same for all."
+        "sends each of these rows once. APPNP, GCN and LazyGNN exchange rows in the forward and in the backward pass "
+        "of each layer. GAS exchanges the stored outputs of each layer but the last. Ours exchanges the stored rows "
+        "once, and with `halo_gradients` the stored gradients too. The sum of weight gradients is not counted; it is "
+        "the same for all."
     ),
     time="two minutes on a laptop",
     datasets=("arxiv", "flickr_graph", "wordnet"),

@@ -78,7 +78,7 @@ def judge_table(summary: Summary) -> list[Verdict]:
     ]
 
 
-_NOISE = "the fresh half of every start value keeps validation moving"
+_NOISE = "half of every start value is fresh, so that outputs vary from epoch to epoch"
 _LAYERS = "its best score comes later or is higher, and the epochs are counted up to that"
 
 

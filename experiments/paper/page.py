@@ -37,9 +37,9 @@ same command again: what is stored is not trained again.
 | `--seeds N` | seeds 0 to N-1 |
 | `--device cuda` | `auto`, `cpu` or `cuda` |
 | `--workers N` | runs at a time on one device; timed runs are alone |
-| `--root FOLDER` | folder of data files |
+| `--root FOLDER` | folder of data files; by default `$LAZYGNN_DATA`, or `data` |
 | `--stored` | train nothing; a cell with a missing run stays empty |
-| `--quick` | two epochs on a tiny graph |
+| `--quick` | two epochs on a tiny graph, to try the command; the verdicts then mean nothing |
 | `--save` | write summary and picture into `docs`; cells that are empty keep what is there |
 
 **Your data.** Reddit, Flickr, Yelp, ogbn-arxiv and ogbn-products load by name, with the settings of the paper and of
@@ -53,10 +53,14 @@ ogbn-arxiv with [other features](results.md#the-graphs). `flickr_graph` has the 
 structural features: the logarithm of the degree and propagated random signs. So scores on them are not comparable with
 published ones; differences between systems are. `humloc`, with several labels a node, stands in the place of Yelp.
 Table 2 measures time and memory on random graphs of the shapes of the paper's data sets, `cost` on graphs of Table 1.
+Cora, CiteSeer and PubMed are downloaded when first used. The other graphs of these tables are
+[files that are not downloaded](results.md#the-graphs): without them, name graphs that you have by `--datasets`.
 
-**Verdicts.** A claim is *reproduced* if it holds on all graphs, *in part* if it holds on at least half of them, up to
-the standard error of a difference. `LazyGNN` is the method as published (`lazygnn-paper`), `ours` is this library's
-`lazygnn` or, where it says so, `lazygnn-deep`.
+**Verdicts.** A claim is *reproduced* if it holds on all graphs, and *in part* if it holds on at least half of them.
+Scores are compared up to the standard error of a difference. Other tolerances are in the claim or above the table.
+After `±` is the standard deviation over seeds. `LazyGNN` is the method as published (`lazygnn-paper`), `ours` is this
+library's `lazygnn` or, where it says so, `lazygnn-deep`. A *part* is a cluster of the paper: nodes that METIS puts
+together.
 """
 
 

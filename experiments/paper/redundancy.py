@@ -86,13 +86,15 @@ def judge_figure(summary: Summary) -> list[Verdict]:
         if (noisy := f"{name}, with dropout") in late and (plain := f"{name}, without dropout") in late
     ]
     plain, noisy = (f"change by less than {100 * SLOW[how]:.0f} % an epoch" for how in DROPOUT)
+    slowly = f"Hidden features {plain} without dropout, in the median of the second half of training"
     return [
-        judge(f"Hidden features {plain} without dropout, in the second half of training", slow("without dropout"), _LR),
-        judge(f"They {noisy} with dropout", slow("with dropout"), "dropout redraws half of the units in every epoch"),
+        judge(slowly, slow("without dropout"), _LR),
+        judge(f"They {noisy} with dropout, in the same median", slow("with dropout"), _REDRAWN),
         judge("They change more with dropout than without", more, "weights still change fast"),
     ]
 
 
+_REDRAWN = "dropout redraws half of the units in every epoch"
 _LR = "weights still change fast at this learning rate"
 
 

@@ -18,7 +18,7 @@ SETTINGS = TRANSFORM | TRAINING | PARTS
 ABOUT = (
     "Settings are those of the released code for ogbn-arxiv, the same for every system and graph: an MLP of 3 layers, "
     "512 wide, batch norm, dropout 0.7, alpha 0.1, learning rate 0.001, 60 parts, 30 a batch; 200 epochs in place of "
-    "2000, products in tf32."
+    "2000, matrix products in tf32."
 )
 # the store of the runs with these settings, so that no table trains a run of another
 STORE = "paper"

@@ -97,10 +97,10 @@ def judge_table(summary: Summary) -> list[Verdict]:
     ]
 
 
-_REACH = "half of every start value is taken fresh, which forgets most of what earlier passes have carried far"
+_REACH = "half of every start value is fresh, so that a pass keeps half of what earlier ones have propagated"
 _BATCHES = "batches change how often weights are updated and how old stored rows are when they are read"
 _LAYERS = "layers that transform features between steps fit some graphs better than propagated scores can"
-_OURS = "two steps from stored values answer a change of the weights a pass late"
+_OURS = "two steps from stored values follow a change of the weights with a delay"
 _LABELS = "where labels are few, a small model is better"
 
 
@@ -118,7 +118,7 @@ EXPERIMENT = Experiment(
         "the recipe alone, where there is one. Systems on parts take 40 parts, 10 a batch, where a recipe has no "
         "others. `github_social` is judged by ROC-AUC, `humloc` by micro-F1."
     ),
-    time="minutes for Cora on a laptop, about an hour of one H200 for all",
+    time="half an hour for Cora on a laptop, about an hour of one H200 for all",
     datasets=DATASETS,
     seeds=3,
     systems=tuple(SYSTEMS),

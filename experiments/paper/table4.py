@@ -53,8 +53,8 @@ def judge_table(summary: Summary) -> list[Verdict]:
     ]
 
 
-_MIX = "half of every start value is taken fresh, which forgets most of what earlier passes have carried far"
-_OURS = "few steps from stored values answer a change of the weights a pass late"
+_MIX = "half of every start value is fresh, so that a pass keeps half of what earlier ones have propagated"
+_OURS = "few steps from stored values follow a change of the weights with a delay"
 
 
 def draw(summary: Summary, path: Path) -> None:

@@ -14,6 +14,7 @@ from experiments.paper.commands import EXPERIMENTS
 def test_all_tables_and_figures_can_be_tried_in_a_moment(results: Path) -> None:
     done = CliRunner().invoke(app, ["all", "--quick", "--device", "cpu"], catch_exceptions=False)
     assert done.exit_code == 0, done.output
+    assert done.stdout.count("its numbers and verdicts mean nothing\n") == len(EXPERIMENTS)
     for name, experiment in EXPERIMENTS.items():
         assert f"# {experiment.title}\n" in done.stdout
         assert (results / "quick" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -34,6 +35,16 @@ def test_an_unknown_system_is_one_line_and_a_status() -> None:
     done = CliRunner().invoke(app, ["table1", "--system", "GCN (full)", "--system", "GraphSaint"])
     assert done.exit_code == 2
     assert done.stderr.startswith("error: unknown system `GraphSaint`; did you mean `GraphSAINT`?")
+
+
+@pytest.mark.parametrize("name", ["table1", "table4", "table5", "table6", "communication"])
+def test_a_graph_that_is_missing_is_one_error_before_any_run(name: str, results: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, [name, "--datasets", "absent", "--root", str(tmp_path), "--device", "cpu"])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert "absent" in done.stderr
+    assert "failed" not in done.stdout
+    assert not list(results.glob("*.jsonl"))
 
 
 def test_a_table_is_saved_with_the_command_that_makes_it(
