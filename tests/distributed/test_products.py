@@ -7,7 +7,9 @@ from torch import Tensor
 
 from lazygnn import ops
 from lazygnn.data.folder import load_folder
+from lazygnn.distributed import products
 from lazygnn.distributed.group import Ranks
+from lazygnn.distributed.matrix import ShardedMatrix
 from lazygnn.distributed.shard import open_shard
 from lazygnn.fixed_point import solve
 from lazygnn.ops import Adjacency
@@ -38,6 +40,35 @@ def test_an_operation_on_three_ranks_is_that_of_one_process(prepared: Path, name
 
     expected = OPERATIONS[name](adj, [X, SOURCE, BEFORE])
     torch.testing.assert_close(torch.cat(in_threads(3, run)), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("columns", "widths"), [(1, [1, 1, 1, 1]), (2, [2, 2]), (3, [2, 2]), (4, [4])])
+@pytest.mark.parametrize("name", ["spmm", "step"])
+def test_wide_products_exchange_a_few_columns_at_a_time(
+    prepared: Path, name: str, columns: int, widths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "_BYTES_AT_ONCE", columns * 150 * X.element_size())
+    adj = load_folder(prepared).adj.to(torch.float64)
+    exchanged: list[int] = []
+    plain = ShardedMatrix.halo_rows
+
+    def halo_rows(self: ShardedMatrix, x: Tensor) -> Tensor:
+        exchanged.append(x.shape[1])
+        return plain(self, x)
+
+    monkeypatch.setattr(ShardedMatrix, "halo_rows", halo_rows)
+
+    def run(ranks: Ranks) -> tuple[Tensor, int]:
+        matrix = open_shard(prepared, ranks).matrix.to(torch.float64)
+        found = OPERATIONS[name](matrix, [ops.own_rows(matrix, each) for each in (X, SOURCE, BEFORE)])
+        return found, matrix.traffic.evaluated
+
+    rows, sent = zip(*in_threads(3, run), strict=True)
+    assert sorted(exchanged) == sorted(widths * 3)
+    torch.testing.assert_close(torch.cat(rows), OPERATIONS[name](adj, [X, SOURCE, BEFORE]), rtol=1e-12, atol=1e-12)
+    # bytes do not depend on the number of exchanges
+    monkeypatch.setattr(products, "_BYTES_AT_ONCE", 1 << 27)
+    assert [again for _, again in in_threads(3, run)] == list(sent)
 
 
 def test_norms_and_sums_are_those_of_all_ranks(prepared: Path) -> None:

@@ -1,9 +1,11 @@
 """Products with a matrix whose rows are distributed over ranks: rows around the parts come from their owners.
 
-The functions have the names and arguments of those of `ops.reference`.
+The functions have the names and arguments of those of `ops.reference`. Columns do not depend on each other, so that a
+wide product of a large graph exchanges a few columns at a time: the rows around the parts of a rank, and those that it
+sends, may be more than its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,13 +16,19 @@ from lazygnn import ops
 if TYPE_CHECKING:
     from lazygnn.distributed.matrix import ShardedMatrix
 
+# of the rows of all nodes, in the columns of an exchange
+_BYTES_AT_ONCE = 1 << 27
+
 
 def spmm(matrix: "ShardedMatrix", x: Tensor, halo: Tensor | None = None) -> Tensor:
     """Returns the rows of `matrix @ x` that belong to this rank."""
     assert halo is None, "the halo of a distributed product comes from the other ranks"
-    around, out = matrix.halo_rows(x), torch.empty_like(x)
-    for part in matrix.parts:
-        out[part.rows] = ops.spmm(part.adj, x[part.rows], around[part.slots])
+    out = torch.empty_like(x)
+    for columns in _exchanges(matrix, x):
+        block = x[:, columns].contiguous()
+        around = matrix.halo_rows(block)
+        for part in matrix.parts:
+            out[part.rows, columns] = ops.spmm(part.adj, block[part.rows], around[part.slots])
     return out
 
 
@@ -35,19 +43,22 @@ def step(
     sign: int = 1,
 ) -> Tensor:
     """Returns `sign (1 - alpha) adj @ x + alpha lerp(previous, source, weight)` on the rows of this rank."""
-    around, out = adj.halo_rows(x), torch.empty_like(x)
-    for part in adj.parts:
-        rows = part.rows
-        out[rows] = ops.run_steps(
-            [part.adj],
-            x[rows],
-            source[rows],
-            alpha,
-            weights=[weight],
-            previous=None if previous is None else previous[rows],
-            sign=sign,
-            halo=around[part.slots],
-        )
+    out = torch.empty_like(x)
+    for columns in _exchanges(adj, x):
+        block = x[:, columns].contiguous()
+        around = adj.halo_rows(block)
+        for part in adj.parts:
+            rows = part.rows
+            out[rows, columns] = ops.run_steps(
+                [part.adj],
+                block[rows],
+                source[rows, columns].contiguous(),
+                alpha,
+                weights=[weight],
+                previous=None if previous is None else previous[rows, columns].contiguous(),
+                sign=sign,
+                halo=around[part.slots],
+            )
     return out
 
 
@@ -83,3 +94,12 @@ def total(matrix: "ShardedMatrix", x: Tensor) -> Tensor:
 def own_rows(matrix: "ShardedMatrix", x: Tensor) -> Tensor:
     """Returns the rows of this rank."""
     return x[matrix.first_row : matrix.first_row + matrix.num_rows]
+
+
+def _exchanges(matrix: "ShardedMatrix", x: Tensor) -> Iterator[slice]:
+    """Yields the columns of every exchange; all ranks have the same number of them, whatever their rows are."""
+    channels = x.shape[1]
+    number = max(1, -(-matrix.num_cols * channels * x.element_size() // _BYTES_AT_ONCE))
+    width = max(1, -(-channels // number))
+    for start in range(0, max(channels, 1), width):
+        yield slice(start, start + width)
