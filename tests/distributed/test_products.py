@@ -67,7 +67,7 @@ def test_wide_products_exchange_a_few_columns_at_a_time(
     assert sorted(exchanged) == sorted(widths * 3)
     torch.testing.assert_close(torch.cat(rows), OPERATIONS[name](adj, [X, SOURCE, BEFORE]), rtol=1e-12, atol=1e-12)
     # bytes do not depend on the number of exchanges
-    monkeypatch.setattr(products, "_BYTES_AT_ONCE", 1 << 26)
+    monkeypatch.setattr(products, "_BYTES_AT_ONCE", 1 << 27)
     assert [again for _, again in in_threads(3, run)] == list(sent)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lazygnn.distributed.matrix import ShardedMatrix
 
 # of the rows of all nodes, in the columns of an exchange
-_BYTES_AT_ONCE = 1 << 26
+_BYTES_AT_ONCE = 1 << 27
 
 
 def spmm(matrix: "ShardedMatrix", x: Tensor, halo: Tensor | None = None) -> Tensor:
