@@ -27,7 +27,7 @@ KNOWN = (GraphError, ConfigError, CheckpointError, OSError)
 _ROLL_CALL = 5.0
 # ranks may start so many seconds apart, since imports from a cold disk take long
 _START = 300.0
-# seconds between two looks for the first rank
+# seconds between two checks for the first rank
 _POLL = 0.02
 # what one rank does alone, such as a partition, takes as long as it takes
 _ALONE = timedelta(days=7)
