@@ -136,6 +136,8 @@ class Method(Generic[OptionsT]):
         adapt: Returns the values of its own that follow from the facts of a graph, beside those of `rule`; `None` for
             a method without a rule.
         link: Connects the model and the loader of a training, for draws that depend on the model.
+        lr_power: With several batches in an epoch, `rule` divides the learning rate by their number to this power, and
+            the epochs by their number to the rest of 1/2.
     """
 
     summary: str
@@ -146,3 +148,4 @@ class Method(Generic[OptionsT]):
     prepare: Callable[[OptionsT, Graph], Graph] = _unchanged
     adapt: Callable[[Facts], dict[str, Any]] | None = None
     link: Callable[[Model, Loader], None] = _unlinked
+    lr_power: float = 0.0

@@ -23,8 +23,10 @@ from lazygnn.tunable import Choices, Range
 _LARGE = 100_000
 
 Alpha = Annotated[float, Field(ge=-1, le=1)]
-# an MLP alone, and an MLP with lazy propagation
-Beside = Literal["mlp", "decoupled"]
+# a narrow stack that sees all of its input, an MLP alone, and an MLP with lazy propagation
+Beside = Literal["narrow", "mlp", "decoupled"]
+# the narrow stack has so many times fewer channels
+_NARROWER = 4
 
 
 class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, InferenceOptions):
@@ -55,7 +57,7 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
     )
     beside: list[Beside] = Field(
         ["mlp", "decoupled"],
-        description="models trained beside the stack, `mlp` and `decoupled`; validation weights them",
+        description="models trained beside the stack: `narrow`, `mlp`, `decoupled`; validation weights them",
     )
 
     def resolved(self) -> Self:
@@ -81,7 +83,6 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
 def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model:
     """Builds the blocks and the models beside them; histories and fitted steps are for training alone."""
     responses: dict[float, Response | None] = {}
-    width = options.view_channels or options.hidden_channels
 
     def far(alpha: float, channels: int, name: str, *, halo_inputs: bool) -> Far:
         size, sign = abs(alpha), 1 if alpha > 0 else -1
@@ -101,20 +102,39 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
             propagation.response = responses[alpha]
         return propagation
 
-    def block(index: int) -> LazyBlock:
-        views = [
-            far(alpha, width, f"block-{index}-{view}", halo_inputs=view == 0)
-            for view, alpha in enumerate(options.alphas)
-        ]
-        return LazyBlock(
-            options.hidden_channels,
-            views,
-            view_channels=options.view_channels,
+    def stack(
+        channels: int,
+        view_channels: int | None,
+        name: str,
+        *,
+        input_dropout: float,
+        labels: LabelInput | None = None,
+    ) -> LazyStack:
+        def block(index: int) -> LazyBlock:
+            views = [
+                far(alpha, view_channels or channels, f"{name}-{index}-{view}", halo_inputs=view == 0)
+                for view, alpha in enumerate(options.alphas)
+            ]
+            return LazyBlock(channels, views, view_channels=view_channels, norm=options.norm, dropout=options.dropout)
+
+        return LazyStack(
+            graph.in_channels,
+            graph.task.num_outputs,
+            [block(index) for index in range(options.num_blocks)],
+            hidden_channels=channels,
             norm=options.norm,
             dropout=options.dropout,
+            input_dropout=input_dropout,
+            labels=labels,
+            scratch=options.scratch(place),
         )
 
     def beside(kind: Beside) -> Model:
+        if kind == "narrow":
+            channels = -(-options.hidden_channels // _NARROWER)
+            # its views are narrow by themselves
+            views = options.view_channels if (options.view_channels or channels) < channels else None
+            return stack(channels, views, "narrow", input_dropout=0.0)
         outputs = graph.task.num_outputs
         transform = MLP(
             graph.in_channels,
@@ -132,20 +152,12 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
     labels = None
     if options.label_input > 0:
         labels = LabelInput(graph.task, options.hidden_channels, options.label_input)
-    stack = LazyStack(
-        graph.in_channels,
-        graph.task.num_outputs,
-        [block(index) for index in range(options.num_blocks)],
-        hidden_channels=options.hidden_channels,
-        norm=options.norm,
-        dropout=options.dropout,
-        input_dropout=options.input_dropout,
-        labels=labels,
-        scratch=options.scratch(place),
+    main = stack(
+        options.hidden_channels, options.view_channels, "block", input_dropout=options.input_dropout, labels=labels
     )
     # the model that overfits least is the last
     others = [beside(kind) for kind in get_args(Beside) if kind in options.beside]
-    return Mixture([stack, *others], scratch=options.scratch(place)) if others else stack
+    return Mixture([main, *others], scratch=options.scratch(place)) if others else main
 
 
 def make_loader(options: LazyGNNDeepOptions, cut: Cut, place: Place) -> Loader:
@@ -154,9 +166,13 @@ def make_loader(options: LazyGNNDeepOptions, cut: Cut, place: Place) -> Loader:
 
 
 def adapt(facts: Facts) -> dict[str, Any]:
-    """Takes two blocks where labels are scarce and eight where they are plentiful, four on a large graph."""
+    """Takes two blocks where labels are scarce and eight where they are plentiful, four on a large graph.
+
+    Where labels are scarce, the stack drops half of its input, and a narrow one that drops none is trained beside it.
+    """
     most = 8 if facts.num_nodes <= _LARGE else 4
-    return {"num_blocks": round(most - (most - 2) * facts.scarcity)}
+    beside = ["mlp", "decoupled"] if facts.plentiful else ["narrow", "mlp", "decoupled"]
+    return {"num_blocks": round(most - (most - 2) * facts.scarcity), "beside": beside}
 
 
 METHOD = Method(
@@ -166,4 +182,6 @@ METHOD = Method(
     make_model,
     make_loader,
     adapt=adapt,
+    # every block reads a history, so that what is stale adds up: smaller updates, and more of them
+    lr_power=0.25,
 )

@@ -20,6 +20,7 @@ from lazygnn.loader.saint import nodes_per_sample
 from lazygnn.methods.base import Facts, Method, MethodOptions
 
 _EPOCHS = 300
+_LR = 0.003
 _WARMUP = 20
 # evaluations of a run: more of them find a better epoch, and take longer
 _EVALUATIONS = 50
@@ -41,12 +42,13 @@ def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> d
     assert method.adapt is not None
     sizes = batch_sizes(facts.num_nodes, values)
     batches = _batches_per_epoch(facts.num_nodes, sizes | dict(values))
-    # each batch updates the weights; noise between batches costs some of what the updates gain
-    epochs = 10 * round(_EPOCHS * (2 - facts.scarcity) / math.sqrt(batches) / 10)
+    # each batch updates the weights; noise between batches costs some of what the updates gain, so that updates times
+    # learning rate grow with the root of the batches only
+    epochs = 10 * round(_EPOCHS * (2 - facts.scarcity) / batches ** (0.5 - method.lr_power) / 10)
     taken, patience = _whole(values, "epochs", epochs), _whole(values, "patience", 2 * epochs)
     general = {
         "epochs": epochs,
-        "lr": 0.003,
+        "lr": float(f"{_LR / batches**method.lr_power:.2g}"),
         "optimizer": "adamw",
         "weight_decay": 1e-4,
         "schedule": "cosine",
