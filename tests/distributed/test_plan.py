@@ -22,6 +22,8 @@ def test_every_rank_learns_which_of_its_rows_the_others_need() -> None:
     assert [list(plan.received) for plan in plans] == [[0, 1, 1], [2, 0, 1], [0, 1, 2]]
     assert [plan.sent_to_others(rank) for rank, plan in enumerate(plans)] == [2, 2, 2]
     assert not plans[0].is_empty
+    # several of them are kept for each node, so that they are small
+    assert {index.dtype for plan in plans for index in (plan.rows, plan.slots)} == {torch.int32}
 
 
 def test_some_of_the_nodes_can_be_left_out() -> None:

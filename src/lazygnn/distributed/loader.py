@@ -101,7 +101,13 @@ class PartLoader(EpochLoader):
         yield from map(self.batch, self.parts)
 
     def batch(self, part: Part) -> Batch:
-        """Returns the batch of a part, the same one every time."""
+        """Returns the batch of a part, the same one every time where it takes long to make.
+
+        With stored values around it, it is little more than a list of nodes. Those of all parts may be many times the
+        nodes of this rank, so that they are not kept.
+        """
+        if self.halo == "frozen":
+            return self._make_batch(part)
         if part.number not in self._batches:
             self._batches[part.number] = self._make_batch(part)
         return self._batches[part.number]
@@ -109,14 +115,14 @@ class PartLoader(EpochLoader):
     def _make_step(self, shard: Shard, ranks: Ranks, number: int) -> Step:
         parts = [part for part in self.parts if part.number % self._num_steps == number]
         slots = [part.slots.cpu() for part in parts] if self.halo != "none" else []
-        wanted = torch.cat([torch.empty(0, dtype=torch.long), *slots]).unique()
+        wanted = torch.cat([torch.empty(0, dtype=torch.int32), *slots]).unique()
         return Step(parts, make_plan(ranks, shard.bounds, shard.halo, wanted).to(self.graph.device))
 
     def _make_batch(self, part: Part) -> Batch:
         graph, device = self.graph, self.graph.device
         adj = part.adj if self.halo != "none" else _inner(part.adj)
         own = torch.arange(part.start, part.stop, device=device)
-        around = part.slots[:0] if self.halo == "none" else part.slots + graph.num_nodes
+        around = part.slots[:0].long() if self.halo == "none" else part.slots.long() + graph.num_nodes
         return Batch(
             x=self._features(part),
             y=graph.y[part.rows],
@@ -124,7 +130,7 @@ class PartLoader(EpochLoader):
             nodes=torch.cat((own, around)),
             num_targets=part.stop - part.start,
             adjs=[adj] * self.num_layers,
-            lasting=True,
+            lasting=self.halo != "frozen",
         )
 
     def _features(self, part: Part) -> Tensor | Csr:
@@ -135,7 +141,7 @@ class PartLoader(EpochLoader):
             return own
         if isinstance(own, Tensor):
             assert isinstance(around, Tensor)
-            return torch.cat((own, around[part.slots.to(around.device)]))
+            return torch.cat((own, around.index_select(0, part.slots.to(around.device))))
         assert isinstance(around, Csr)
         below = around.select(part.slots.to(around.device))
         rowptr = torch.cat((own.rowptr, below.rowptr[1:] + own.rowptr[-1]))

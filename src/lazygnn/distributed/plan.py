@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.distributed.group import Ranks
+from lazygnn.ops import index_dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,4 +56,7 @@ def make_plan(ranks: Ranks, bounds: Sequence[int], halo: Tensor, slots: Tensor) 
     sent = [counts[ranks.rank] for counts in table]
     rows = torch.empty(sum(sent), dtype=torch.long)
     ranks.all_to_all(rows, wanted, sent, received)()
-    return Plan(rows - bounds[ranks.rank], sent, slots, received, not any(map(any, table)))
+    # as small as they can be: on a graph with many neighbors, the plans of all steps have several entries for each node
+    index = index_dtype(bounds[-1], len(halo))
+    rows = rows.sub_(bounds[ranks.rank]).to(index)
+    return Plan(rows, sent, slots.to(index), received, not any(map(any, table)))

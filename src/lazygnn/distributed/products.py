@@ -28,7 +28,7 @@ def spmm(matrix: "ShardedMatrix", x: Tensor, halo: Tensor | None = None) -> Tens
         block = x[:, columns].contiguous()
         around = matrix.halo_rows(block)
         for part in matrix.parts:
-            out[part.rows, columns] = ops.spmm(part.adj, block[part.rows], around[part.slots])
+            out[part.rows, columns] = ops.spmm(part.adj, block[part.rows], around.index_select(0, part.slots))
     return out
 
 
@@ -57,7 +57,7 @@ def step(
                 weights=[weight],
                 previous=None if previous is None else previous[rows, columns].contiguous(),
                 sign=sign,
-                halo=around[part.slots],
+                halo=around.index_select(0, part.slots),
             )
     return out
 

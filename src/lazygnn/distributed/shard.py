@@ -112,12 +112,18 @@ def open_shard(folder: Path, ranks: Ranks, *, ptr: Tensor | None = None, with_ed
         for p in own
     ]
     halo = torch.cat([around for _, around in cut]).unique()
+    small = index_dtype(len(halo)) == torch.int32
     parts = [
         Part(
-            p, bounds_of_parts[p] - first_row, bounds_of_parts[p + 1] - first_row, adj, torch.searchsorted(halo, around)
+            p,
+            bounds_of_parts[p] - first_row,
+            bounds_of_parts[p + 1] - first_row,
+            adj,
+            torch.searchsorted(halo, around, out_int32=small),
         )
         for p, (adj, around) in zip(own, cut, strict=True)
     ]
+    del cut
     traffic = Traffic()
     empty = whole.adj.rowptr[:0]
     adj = ShardedMatrix(

@@ -61,5 +61,6 @@ class ShardedStore(DeviceStore):
     def receive(self, slots: Tensor, parts: Parts, wire: Codec) -> None:
         """Replaces copies by rows that were sent."""
         stored = parts if wire == self.codec else self.codec.encode(wire.decode(parts))
+        index = slots.long()
         for name, table in self._tables.items():
-            table[self.num_rows :].index_copy_(0, slots, stored[name])
+            table[self.num_rows :].index_copy_(0, index, stored[name])
