@@ -124,6 +124,43 @@ def test_models_beside_the_stack_are_chosen(make: Make, beside: list[str]) -> No
     ]
 
 
+def test_a_narrow_stack_has_a_quarter_of_the_channels_and_sees_all_of_its_input(make: Make) -> None:
+    options = SMALL | {"hidden_channels": 10, "input_dropout": 0.5, "dropout": 0.3, "alphas": [0.1, -0.5]}
+    model = make(METHOD, **options, beside=["decoupled", "narrow"]).model
+    assert isinstance(model, Mixture)
+    wide, narrow, decoupled = model
+    assert isinstance(wide, LazyStack)
+    assert isinstance(narrow, LazyStack)
+    assert isinstance(decoupled, Decoupled)
+    assert (wide.input_dropout, narrow.input_dropout, narrow.dropout) == (0.5, 0.0, 0.3)
+    assert [[(view.alpha, view.sign) for view in views] for views in views_of(narrow)] == [[(0.1, 1), (0.5, -1)]] * 2
+    for index, channels in enumerate((10, 3)):
+        found = histories_of(model)
+        names = [f"models.{index}.blocks.{block}.far.{view}.features" for block in (0, 1) for view in (0, 1)]
+        assert [found[name][0] for name in names] == [channels] * 4
+
+
+@pytest.mark.parametrize(("view_channels", "narrow"), [(8, 8), (2, 2), (5, 4)])
+def test_views_of_a_narrow_stack_are_not_widened(make: Make, view_channels: int, narrow: int) -> None:
+    width = {"hidden_channels": 16 if view_channels < 8 else 64}
+    model = make(METHOD, **SMALL | width, view_channels=view_channels, beside=["narrow"]).model
+    found = {name.split(".")[1]: channels for name, (channels, *_) in histories_of(model).items()}
+    assert found == {"0": view_channels, "1": narrow}
+
+
+def test_a_narrow_stack_changes_no_other_model(block_graph: Graph, tmp_path: Path) -> None:
+    """Weights of the stack follow from its own loss; with dropout, random numbers would differ."""
+    states = []
+    for beside in ([], ["narrow"]):
+        torch.manual_seed(0)
+        model, _, _ = train(block_graph, tmp_path, **PARTS, dropout=0.0, beside=beside)
+        state = model.state_dict()
+        states.append({name.removeprefix("models.0."): value for name, value in state.items()})
+    alone, beside_narrow = states
+    for name, value in alone.items():
+        torch.testing.assert_close(beside_narrow[name], value)
+
+
 def test_inference_opens_no_history(block_graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = note_scratch(monkeypatch)
     config = resolve(METHOD, "block", PARTS | {"history": "disk", "eval_storage": "disk"})
@@ -137,7 +174,7 @@ def test_inference_opens_no_history(block_graph: Graph, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("history", ["device", "host", "pinned", "disk"])
 def test_every_tier_trains_alike(block_graph: Graph, tmp_path: Path, history: str) -> None:
-    bank = {"alphas": [0.1, 0.5, -0.5], "view_channels": 5}
+    bank = {"alphas": [0.1, 0.5, -0.5], "view_channels": 5, "beside": ["narrow", "mlp", "decoupled"]}
     states = []
     for tier in ("device", history):
         model, losses, graph = train(block_graph, tmp_path / tier, **PARTS, **bank, history=tier)
@@ -264,4 +301,10 @@ def test_what_is_left_open_is_chosen(
     ids=str,
 )
 def test_scarce_labels_and_large_graphs_take_fewer_blocks(facts: Facts, num_blocks: int) -> None:
-    assert adapt(facts) == {"num_blocks": num_blocks}
+    assert adapt(facts)["num_blocks"] == num_blocks
+
+
+@pytest.mark.parametrize(("num_train", "narrow"), [(1_000, True), (1_900, True), (2_100, False), (20_000, False)])
+def test_scarce_labels_take_a_narrow_stack_beside_the_wide_one(num_train: int, narrow: bool) -> None:
+    beside = adapt(Facts(num_nodes=90_000, num_train=num_train, in_channels=100))["beside"]
+    assert beside == ["narrow"] * narrow + ["mlp", "decoupled"]

@@ -66,6 +66,15 @@ def test_more_batches_take_fewer_epochs_and_a_shorter_warmup() -> None:
     assert values_of("lazygnn", PLENTIFUL, num_parts="many") == one
 
 
+def test_batches_of_the_deep_model_take_smaller_updates_and_more_of_them() -> None:
+    one, sixteen = (values_of("lazygnn-deep", PLENTIFUL, num_parts=parts) for parts in (1, 16))
+    assert (one["epochs"], one["lr"]) == (600, 0.003)
+    assert (sixteen["epochs"], sixteen["lr"]) == (300, 0.0015)
+    # in both cases, updates times learning rate grow with the root of the batches
+    other = values_of("lazygnn", PLENTIFUL, num_parts=16)
+    assert (other["epochs"], other["lr"]) == (150, 0.003)
+
+
 def test_a_short_run_rises_for_a_tenth_of_it_and_patience_is_evaluated_often_enough() -> None:
     assert values_of("lazygnn", PLENTIFUL, epochs=30)["warmup_epochs"] == 3
     assert values_of("lazygnn", PLENTIFUL, epochs=3)["warmup_epochs"] == 0
