@@ -1,4 +1,3 @@
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,7 @@ from torch import Tensor
 
 from lazygnn.data.folder import load_folder
 from lazygnn.distributed.group import Ranks
-from lazygnn.distributed.scores import evaluate_ranks, return_free_memory, score_ranks
+from lazygnn.distributed.scores import evaluate_ranks, score_ranks
 from lazygnn.distributed.shard import open_shard
 from lazygnn.errors import DivergenceError, GraphError
 from lazygnn.methods import build, resolve
@@ -20,24 +19,6 @@ from tests.distributed.workers import in_threads
 from tests.helpers import random_rows
 
 OUTPUTS = random_rows(150, 3, 5, torch.float32)
-
-
-def resident() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell what is in memory")
-def test_memory_that_the_allocator_holds_is_returned() -> None:
-    if not return_free_memory():
-        pytest.skip("the C library cannot return it")
-    # small enough to be in the heap, which shrinks from its end alone
-    blocks = [bytearray(60_000) for _ in range(2000)]
-    last = blocks.pop()
-    blocks.clear()
-    before = resident()
-    assert return_free_memory()
-    assert before - resident() > 60e6
-    assert len(last) == 60_000
 
 
 def test_memory_is_returned_before_an_evaluation(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from lazygnn.partitioning import partition
 from lazygnn.propagation import Drift, LazyPropagation, Mix
 from lazygnn.training import evaluate, infer
 from lazygnn.training.optimizer import make_optimizer
-from tests.distributed.workers import in_processes
+from tests.distributed.workers import in_processes, in_threads
 
 WIDE = torch.float64
 OPTIONS = TrainerOptions(epochs=3, lr=0.05, weight_decay=1e-3)
@@ -58,7 +58,7 @@ def make_model(num_nodes: int, **history: Any) -> Decoupled:
     return Decoupled(mlp, LazyPropagation(0.1, features, gradients))
 
 
-def make_trainer(ranks: Ranks, folder: Path) -> RankTrainer:
+def make_trainer(ranks: Ranks, folder: Path, options: TrainerOptions = OPTIONS) -> RankTrainer:
     shard = open_shard(folder / "graph", ranks)
     graph = shard.graph.to(WIDE)
     device = torch.device("cpu")
@@ -67,7 +67,7 @@ def make_trainer(ranks: Ranks, folder: Path) -> RankTrainer:
     assert isinstance(model.propagation, LazyPropagation)
     model.propagation.fit(graph.adj, 2)
     loader = PartLoader(shard, graph, ranks, 2, parts_per_step=PER_STEP, seed=SEED)
-    return RankTrainer(model, loader, graph, OPTIONS, ranks, exchange, seed=SEED)
+    return RankTrainer(model, loader, graph, options, ranks, exchange, seed=SEED)
 
 
 def train_ranks(ranks: Ranks, folder: Path, number: int) -> dict[str, Any]:
@@ -156,11 +156,17 @@ class Results(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a folder with a prepared graph."""
     folder = tmp_path_factory.mktemp("ranks")
     graph = block_graph(240, 3, degree=6, in_channels=8, num_classes=3, seed=1)
     parts = partition(graph, PARTS)
     save_folder(replace(graph.permute(parts.order), part_ptr=parts.ptr), folder / "graph")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path) -> Results:
     in_processes(folder, [each.ranks for each in ROUNDS], train_ranks)
     found = [
         [torch.load(folder / f"{number}-{rank}.pt", weights_only=False) for rank in range(each.ranks)]
@@ -203,6 +209,42 @@ def test_bytes_are_those_of_the_rows_that_leave_a_rank(results: Results) -> None
             assert rank["record"] == 2 * 3 * 8
             assert rank["halo bytes"] == OPTIONS.epochs * rank["sent rows"] * rank["record"] > 0
     assert results.rounds[2][0]["halo bytes"] == 0
+
+
+def test_no_copy_is_read_after_an_evaluation_has_dropped_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped = []
+
+    def poison(x: Tensor) -> bool:
+        dropped.append(x.fill_(torch.nan).shape)
+        return True
+
+    def trained(ranks: Ranks) -> dict[str, Tensor]:
+        trainer = make_trainer(ranks, folder, OPTIONS.model_copy(update={"eval_every": 1}))
+        trainer.run()
+        return trainer.model.state_dict()
+
+    states = []
+    for drop in (lambda _: False, poison):
+        monkeypatch.setattr("lazygnn.distributed.store.drop_pages", drop)
+        states += in_threads(1, trained)
+    # two histories, after each of three epochs
+    assert len(dropped) >= 2 * OPTIONS.epochs
+    for name, value in states[0].items():
+        assert torch.equal(states[1][name], value)
+
+
+def test_copies_that_serve_several_epochs_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Tensor) -> bool:
+        raise AssertionError
+
+    def trained(ranks: Ranks) -> int:
+        options = OPTIONS.model_copy(update={"eval_every": 1, "exchange_every": 2})
+        trainer = make_trainer(ranks, folder, options)
+        trainer.run()
+        return trainer.epoch
+
+    monkeypatch.setattr("lazygnn.distributed.store.drop_pages", refuse)
+    assert in_threads(1, trained) == [OPTIONS.epochs]
 
 
 def test_random_numbers_of_parts_differ() -> None:

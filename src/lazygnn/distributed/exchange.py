@@ -102,6 +102,12 @@ class Exchange:
                 start = stop
             store.receive(flight.plan.slots, parts, wire)
 
+    def drop_copies(self) -> None:
+        """Returns the memory of all copies to the system, after which every step has to exchange its rows."""
+        self.finish()
+        for store in self._stores:
+            store.drop_copies()
+
     def _wire_of(self, store: ShardedStore) -> Codec:
         if store.codec.dtype.itemsize <= self.wire.itemsize:
             return store.codec

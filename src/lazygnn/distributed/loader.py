@@ -115,7 +115,8 @@ class PartLoader(EpochLoader):
     def _make_step(self, shard: Shard, ranks: Ranks, number: int) -> Step:
         parts = [part for part in self.parts if part.number % self._num_steps == number]
         slots = [part.slots.cpu() for part in parts] if self.halo != "none" else []
-        wanted = torch.cat([torch.empty(0, dtype=torch.int32), *slots]).unique()
+        # those of one part are in rising order, and shared with it
+        wanted = slots[0] if len(slots) == 1 else torch.cat([torch.empty(0, dtype=torch.int32), *slots]).unique()
         return Step(parts, make_plan(ranks, shard.bounds, shard.halo, wanted).to(self.graph.device))
 
     def _make_batch(self, part: Part) -> Batch:

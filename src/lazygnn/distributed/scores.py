@@ -1,10 +1,9 @@
 """Exact scores over the nodes of all ranks."""
 
-import ctypes
-
 from torch import Tensor
 
 from lazygnn.distributed.group import Ranks
+from lazygnn.distributed.memory import return_free_memory
 from lazygnn.errors import DivergenceError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.model import Model
@@ -38,15 +37,6 @@ def evaluate_ranks(
     return_free_memory()
     outputs = infer(model, graph, score=validate if select and "val" in graph.masks else None)
     return {split: over_ranks(outputs, split) for split in graph.masks}
-
-
-def return_free_memory() -> bool:
-    """Returns what is free, but held by the allocator, to the system; returns whether the C library can do that.
-
-    Batches of training leave some hundred MB of it in every rank, beside what an evaluation takes.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return trim is not None and trim(0) in (0, 1)
 
 
 def score_ranks(name: str, metric: Metric, outputs: Tensor, graph: Graph, ranks: Ranks, split: str) -> float:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from lazygnn.distributed.memory import drop_pages
 from lazygnn.history.base import Located, Store
 from lazygnn.history.codec import Codec, Parts
 from lazygnn.history.device import DeviceStore
@@ -57,6 +58,11 @@ class ShardedStore(DeviceStore):
         """Returns own rows as they are sent."""
         stored = {name: part.index_select(0, rows) for name, part in self.parts.items()}
         return stored if wire == self.codec else wire.encode(self.codec.decode(stored))
+
+    def drop_copies(self) -> None:
+        """Returns the memory of the copies to the system; none is read before the next exchange replaces it."""
+        for table in self._tables.values():
+            drop_pages(table[self.num_rows :])
 
     def receive(self, slots: Tensor, parts: Parts, wire: Codec) -> None:
         """Replaces copies by rows that were sent."""

@@ -152,6 +152,9 @@ class RankTrainer(Trainer):
 
     def _scores(self, *, select: bool) -> dict[str, float]:
         self._average_buffers()
+        if self.options.exchange_every == 1:
+            # every step brings its rows anew
+            self.exchange.drop_copies()
         return evaluate_ranks(self.model, self.graph, self.ranks, self.options.metric, select=select)
 
     def _share_weights(self) -> None:
