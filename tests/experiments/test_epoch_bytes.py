@@ -49,7 +49,7 @@ def test_the_product_is_what_runs_count(folder: Path) -> None:
     rows = epoch_bytes.rows_of_an_exchange(folder / "graph")
     for number, label in enumerate(COUNTED):
         counted = torch.load(folder / f"{number}-0.pt", weights_only=False)
-        size = epoch_bytes.record_bytes(config_of(label, folder / "graph"), 4, OUTPUTS)
+        size = epoch_bytes.record_bytes(config_of(label, folder / "graph", **SMALL), 4, OUTPUTS)
         assert counted["halo_bytes_per_epoch"] == rows * size > 0, label
 
 

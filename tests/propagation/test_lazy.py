@@ -217,6 +217,25 @@ def test_an_estimate_starts_from_a_fitted_pass_that_stores_nothing(
     torch.testing.assert_close(starts[0], prop(x, batch), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("start", [Mix(0.5), Drift()], ids=str)
+@pytest.mark.parametrize("in_place", [False, True], ids=["apart", "in place"])
+def test_an_estimate_copies_no_history_and_changes_none(
+    graph: Graph, x: Tensor, start: WarmStart, in_place: bool
+) -> None:
+    prop, nodes = lazy(start), torch.arange(N)
+    stored = exact_solution(graph.adj, x, ALPHA)
+    prop.features.push(nodes, stored, x)
+    assert isinstance(prop.features, StoredHistory)
+    tables = [store.parts["rows"] for store in prop.features.stores.values()]
+    assert [each.data_ptr() for each in prop.stored_rows(x)] == [table.data_ptr() for table in tables]
+    # the start solves it already, so that it may be returned as it is
+    with estimating(prop):
+        prop.infer(x.clone(), graph.adj, in_place=in_place).fill_(7)
+    assert torch.equal(prop.features.values.read(nodes), stored)
+    if prop.features.inputs is not None:
+        assert torch.equal(prop.features.inputs.read(nodes), x)
+
+
 def test_an_estimate_of_steps_is_exact(graph: Graph, x: Tensor) -> None:
     prop = LazyPropagation(ALPHA, open_float64(N, C, Drift()), eval_layers=7)
     prop.fill(x, Batch.full(graph, 2))

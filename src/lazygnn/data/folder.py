@@ -79,16 +79,15 @@ def load_folder(path: str | Path, *, verify: bool = True) -> Graph:
             in memory already, or 1.2 s for a graph with the shape of ogbn-products.
     """
     folder = Path(path)
-    graph = map_folder(folder)
+    # each check has a mapping of its own: the pages that it reads do not stay in the memory of this process
     try:
-        check_structure(graph)
+        check_structure(map_folder(folder))
         if verify:
-            check_finite(graph)
+            check_finite(map_folder(folder))
     except GraphError as error:
         raise GraphError(f"`{folder}`: {error}; {REMEDY}") from None
     if verify:
         check_files(folder, read_header(folder / HEADER))
-    # a new mapping: the pages that the checks have read do not stay in the memory of this process
     return map_folder(folder)
 
 

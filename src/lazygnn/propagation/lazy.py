@@ -110,7 +110,8 @@ class LazyPropagation(Diffusion):
     def stored_rows(self, x_in: Tensor) -> list[Tensor]:
         """Returns the stored solution of every node, and the input it belongs to where the history stores it.
 
-        Returns nothing if a row was never written, or if the history is not in the memory of the compute device.
+        These are the tables of the history where it stores such numbers: read them, do not change them. Returns nothing
+        if a row was never written, or if the history is not in the memory of the compute device.
         """
         history = self.features
         if not isinstance(history, StoredHistory) or not history.complete:
@@ -120,14 +121,15 @@ class LazyPropagation(Diffusion):
         if history.values.device.type != x_in.device.type or history.values.num_rows != len(x_in):
             return []
         nodes = torch.arange(len(x_in), device=x_in.device)
-        stores = [history.values] if history.inputs is None else [history.values, history.inputs]
-        return [store.read(nodes).to(x_in.dtype) for store in stores]
+        # a copy of all rows would be as large as the history; rows of this process are the first of its tables
+        tables = [store.locate(nodes).table[: len(nodes)] for store in history.stores.values()]
+        return [table.to(x_in.dtype) for table in tables]
 
     def near_solution(self, adj: Adjacency, x_in: Tensor, *stored: Tensor) -> Tensor:
         """Returns the stored solution after the steps of a pass, which stores nothing here."""
         if not isinstance(self.features, StoredHistory) or len(stored) == 1:
-            # without the input of the stored solution, its change is not known
-            return super().near_solution(adj, x_in, *stored)
+            # without the input of the stored solution, its change is not known; the result may not be the table itself
+            return super().near_solution(adj, x_in, *stored).clone()
         response = Response.plain(1) if self.response is None else self.response
         values, inputs = stored
         return ops.run_steps(
