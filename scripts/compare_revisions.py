@@ -46,7 +46,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "gcn-gas": ("gcn-gas", PARTS | {"norm": "batch"}),
     "gcnii-gas": ("gcnii-gas", PARTS | {"num_layers": 4}),
     "appnp-gas": ("appnp-gas", PARTS | {"num_layers": 4}),
-    "graphsage": ("graphsage", SHORT | {"batch_size": 100, "fanout": [3, 5], "norm": "batch"}),
+    "graphsage": ("graphsage", SHORT | {"batch_size": 100, "num_neighbors": [3, 5], "norm": "batch"}),
     "cluster-gcn": ("cluster-gcn", PARTS | {"diag_lambda": 0.5}),
     "sgc": ("sgc", SHORT | {"batch_size": 100}),
     "sign": ("sign", SHORT | {"mlp_layers": 2, "input_dropout": 0.1, "norm": "batch", "normalize_features": True}),
@@ -78,7 +78,9 @@ def main() -> None:
         earlier = folder / "earlier"
         subprocess.run(["git", "-C", ROOT, "worktree", "add", "--quiet", "--detach", earlier, revision], check=True)
         try:
-            run(earlier, folder, [train(case, graph, folder / "before", CASES[case][1]) for case in CASES])
+            old = names_in(earlier)
+            values = {case: {old.get(name, name): value for name, value in CASES[case][1].items()} for case in CASES}
+            run(earlier, folder, [train(case, graph, folder / "before", values[case]) for case in CASES])
             run(earlier, folder, [predict(case, folder, "before", "before") for case in CASES])
         finally:
             subprocess.run(["git", "-C", ROOT, "worktree", "remove", "--force", earlier], check=True)
@@ -113,6 +115,12 @@ def write_graph(path: Path) -> None:
         val_mask=(order >= 300) & (order < 450),
         test_mask=order >= 450,
     )
+
+
+def names_in(tree: Path) -> dict[str, str]:
+    """Returns the names that options have in the source of a tree, by their names of today, where the two differ."""
+    source = "".join(path.read_text() for path in (tree / "src").rglob("*.py"))
+    return {new: old for old, new in OPTIONS.items() if f"    {old}:" in source}
 
 
 def train(case: str, graph: Path, out: Path, options: dict[str, Any]) -> list[str]:

@@ -91,6 +91,12 @@ def test_set_overrides_the_file_and_the_file_overrides_the_recipe(
     assert config["trainer"]["decay_layers"] == 1
 
 
+def test_parts_of_a_step_that_are_not_set_leave_the_training_to_one_process(lazygnn: Command, dataset: Path) -> None:
+    done = lazygnn("train", "lazygnn", dataset, *QUICK, "--set", "parts_per_step=none", "--out", "run")
+    assert done.status == 0
+    assert "ranks" not in done.result
+
+
 def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path) -> None:
     dataset.rename(tmp_path / "cora.npz")
     lazygnn("train", "appnp", "cora.npz", *QUICK, "--set", "patience=none", "--out", "run")

@@ -68,6 +68,8 @@ def test_an_epoch_of_ranks_counts_steps_as_that_of_one_process_counts_batches() 
     ranks = resolve_for_ranks("lazygnn", "mine", {"num_parts": 40}, PLENTY, 4)
     assert (ranks.trainer.parts_per_step, ranks.trainer.epochs) == (4, alone.trainer.epochs)
     assert ranks.trainer.warmup_epochs == alone.trainer.warmup_epochs
+    # as an assignment says that it is not set
+    assert resolve_for_ranks("lazygnn", "mine", {"num_parts": 40, "parts_per_step": "none"}, PLENTY, 4) == ranks
     # one step an epoch, as in a full batch
     full = resolve("lazygnn", "mine", graph=PLENTY)
     assert resolve_for_ranks("lazygnn", "mine", {}, PLENTY, 4).trainer.epochs == full.trainer.epochs

@@ -75,7 +75,8 @@ def train(
         return
     assert method is not None
     assert dataset is not None
-    if is_launched() or "parts_per_step" in values:
+    # in an assignment, `none` means that it is not set
+    if is_launched() or values.get("parts_per_step") not in (None, "none"):
         from lazygnn.commands.scaling import train_ranks
 
         print_result(train_ranks(method, dataset, values, out, quiet=quiet, **place))

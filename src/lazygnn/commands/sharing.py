@@ -43,7 +43,9 @@ def resolve_for_ranks(
     Raises:
         ConfigError: The method, or an option, is not for ranks, or there are more ranks than parts.
     """
-    together, given = values.get("parts_per_step") or num_ranks, dict(values)
+    # in an assignment, `none` means that an option is not set
+    given = {name: value for name, value in values.items() if (name, value) != ("parts_per_step", "none")}
+    together = given.get("parts_per_step") or num_ranks
     if METHODS.get(method):
         usual = recipe(method, dataset, graph=graph, values=values).get("num_parts", 1)
         num_parts = _num_parts(values.get("num_parts", usual), graph, together)
