@@ -62,19 +62,33 @@ def test_the_plain_file_runs_without_this_library(dataset: Path, tmp_path: Path,
     np.testing.assert_allclose(found, expected.softmax(dim=1), rtol=1e-5, atol=1e-5)
 
 
+def test_the_plain_file_says_what_it_needs(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+    commands.train(configure(dataset), tmp_path / "run", quiet=True)
+    export_run(tmp_path / "run", tmp_path / "out")
+    np.savez(tmp_path / "sparse.npz", edge_index=np.zeros((2, 0), dtype=np.int64))
+    for arguments, message in {
+        ("sparse.npz", "out.npy"): "error: `sparse.npz` has no array `x`; save it with dense features, [N, D]\n",
+        ("sparse.npz",): "usage: python out/model.py graph.npz predictions.npy\n",
+    }.items():
+        call = [sys.executable, "out/model.py", *arguments]
+        done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (1, message)
+
+
 def test_every_model_of_a_mixture_is_exported(
     dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
 ) -> None:
     """Validation may choose one model of a few epochs alone, so the weights are set here."""
-    commands.train(configure(dataset, "lazygnn-deep", lr=0.05, alphas=[0.2, -0.4]), tmp_path / "run", quiet=True)
+    options = {"alphas": [0.2, -0.4], "beside": ["narrow", "mlp", "decoupled"]}
+    commands.train(configure(dataset, "lazygnn-deep", lr=0.05, **options), tmp_path / "run", quiet=True)
     run = Run.open(tmp_path / "run")
-    run.save_weights(run.load_weights() | {"weights": torch.tensor([0.5, 0.25, 0.25])})
+    run.save_weights(run.load_weights() | {"weights": torch.full((4,), 0.25)})
     expected, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
     description = export_run(tmp_path / "run", tmp_path / "out")
-    assert [each["kind"] for each in description["models"]] == ["blocks", "decoupled", "decoupled"]
+    assert [each["kind"] for each in description["models"]] == ["blocks", "blocks", "decoupled", "decoupled"]
     x, edges = torch.from_numpy(block_arrays["x"]), torch.from_numpy(block_arrays["edge_index"])
     torch.testing.assert_close(plain.load(tmp_path / "out")(x, edges), expected, rtol=1e-5, atol=1e-5)
-    assert write_embeddings(tmp_path / "run", tmp_path / "rows.npy", device="cpu") == (60, 3 * 8)
+    assert write_embeddings(tmp_path / "run", tmp_path / "rows.npy", device="cpu") == (60, 3 * 8 + 2)
 
 
 def test_a_model_that_reads_labels_is_refused(dataset: Path, tmp_path: Path, configure: Configure) -> None:

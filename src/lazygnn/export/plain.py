@@ -324,9 +324,14 @@ def main(graph: str, out: str) -> None:
 
     with np.load(graph) as file:
         found = {name: torch.from_numpy(file[name]) for name in ("x", "edge_index", "edge_weight") if name in file}
+    for name, content in {"x": "dense features, [N, D]", "edge_index": "edges, [2, E]"}.items():
+        if name not in found:
+            sys.exit(f"error: `{graph}` has no array `{name}`; save it with {content}")
     network = load(Path(__file__).parent)
     np.save(out, network.predict(found["x"].float(), found["edge_index"], found.get("edge_weight")).numpy())
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit(f"usage: python {sys.argv[0]} graph.npz predictions.npy")
     main(*sys.argv[1:])
