@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--tolerance", type=float, default=0.0, help="allowed difference of a predicted probability")
     options = parser.parse_args()
     revision, tolerance = options.revision, options.tolerance
-    known = ["git", "-C", ROOT, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}"]
+    known = ["git", "-C", str(ROOT), "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}"]
     if subprocess.run(known, stdout=subprocess.DEVNULL).returncode != 0:
         parser.error(f"`{revision}` is not a revision of this repository; choose one of `git log --oneline`")
     with tempfile.TemporaryDirectory() as name:
