@@ -43,9 +43,9 @@ def resolve_for_ranks(
     Raises:
         ConfigError: The method, or an option, is not for ranks, or there are more ranks than parts.
     """
-    # in an assignment, `none` means that an option is not set
-    given = {name: value for name, value in values.items() if (name, value) != ("parts_per_step", "none")}
-    together = given.get("parts_per_step") or num_ranks
+    # as checked, since an assignment of `none` means that it is not set
+    together = check_values(method, dataset, values, **run).trainer.parts_per_step or num_ranks
+    given = dict(values)
     if METHODS.get(method):
         usual = recipe(method, dataset, graph=graph, values=values).get("num_parts", 1)
         num_parts = _num_parts(values.get("num_parts", usual), graph, together)

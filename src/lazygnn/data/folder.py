@@ -79,13 +79,13 @@ def load_folder(path: str | Path, *, verify: bool = True) -> Graph:
             in memory already, or 1.2 s for a graph with the shape of ogbn-products.
     """
     folder = Path(path)
-    # each check has a mapping of its own: the pages that it reads do not stay in the memory of this process
-    try:
-        check_structure(map_folder(folder))
-        if verify:
-            check_finite(map_folder(folder))
-    except GraphError as error:
-        raise GraphError(f"`{folder}`: {error}; {REMEDY}") from None
+    for check in (check_structure, check_finite) if verify else (check_structure,):
+        # each check has a mapping of its own: the pages that it reads do not stay in the memory of this process
+        graph = map_folder(folder)
+        try:
+            check(graph)
+        except GraphError as error:
+            raise GraphError(f"`{folder}`: {error}; {REMEDY}") from None
     if verify:
         check_files(folder, read_header(folder / HEADER))
     return map_folder(folder)

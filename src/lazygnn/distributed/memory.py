@@ -1,4 +1,4 @@
-"""Returns memory to the system before an evaluation, which takes as much as it would in one process."""
+"""Returns memory of training to the system, so that an evaluation does not add to it."""
 
 import ctypes
 import mmap

@@ -36,8 +36,9 @@ def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> d
     Args:
         method: One with `adapt`.
         facts: What is known of the graph.
-        values: What the user sets; a run with several batches in an epoch takes fewer epochs. With fewer epochs the
-            learning rate rises for a tenth of them, and with `patience` the run is evaluated often enough for it.
+        values: What the user sets; a run with several batches in an epoch takes fewer epochs, and a smaller learning
+            rate if the method has an `lr_power`. With fewer epochs the learning rate rises for a tenth of them. With
+            `patience` the run is evaluated often enough for it.
     """
     assert method.adapt is not None
     sizes = batch_sizes(facts.num_nodes, values)
