@@ -7,13 +7,14 @@ from torch import Tensor
 
 from lazygnn.data.folder import load_folder
 from lazygnn.distributed.group import Ranks
-from lazygnn.distributed.scores import evaluate_ranks, score_ranks
+from lazygnn.distributed.scores import assess_ranks, score_ranks
 from lazygnn.distributed.shard import open_shard
 from lazygnn.errors import DivergenceError, GraphError
 from lazygnn.methods import build, resolve
 from lazygnn.models import Mixture
 from lazygnn.ops import own_rows
-from lazygnn.training import evaluate
+from lazygnn.training.criterion import calibrated_loss, tempered_losses
+from lazygnn.training.evaluation import assess
 from lazygnn.training.metrics import find_metric, score
 from tests.distributed.workers import in_threads
 from tests.helpers import random_rows
@@ -29,11 +30,11 @@ def test_memory_is_returned_before_an_evaluation(prepared: Path, monkeypatch: py
         return OUTPUTS
 
     monkeypatch.setattr("lazygnn.distributed.scores.return_free_memory", lambda: events.append("returned"))
-    monkeypatch.setattr("lazygnn.distributed.scores.infer", outputs)
+    monkeypatch.setattr("lazygnn.training.evaluation.infer", outputs)
 
     def run(ranks: Ranks) -> dict[str, float]:
         graph = open_shard(prepared, ranks).graph
-        return evaluate_ranks(torch.nn.Identity(), graph, ranks)  # type: ignore[arg-type]
+        return assess_ranks(torch.nn.Identity(), graph, ranks).scores  # type: ignore[arg-type]
 
     in_threads(1, run)
     assert events == ["returned", "inferred"]
@@ -75,16 +76,35 @@ def test_a_metric_without_a_value_is_an_error(prepared: Path) -> None:
         in_threads(2, run)
 
 
-def test_a_mixture_chooses_the_same_weights_on_all_ranks(prepared: Path) -> None:
+@pytest.mark.parametrize("weighs", [True, False], ids=["score less loss", "score alone"])
+def test_a_mixture_chooses_the_same_weights_on_all_ranks(prepared: Path, weighs: bool) -> None:
     graph = load_folder(prepared)
     torch.manual_seed(0)
     model = build(resolve("lazygnn-deep", "mine", {"num_blocks": 1, "hidden_channels": 8}), graph).model
     assert isinstance(model, Mixture)
-    expected = evaluate(model, graph, select=True)
+    loss = graph.task if weighs else None
+    expected = assess(model, graph, loss=loss, select=True)
     chosen = model.weights.clone()
     # threads share the model, and all of them choose alike
-    for scores in in_threads(
-        2, lambda ranks: evaluate_ranks(model, open_shard(prepared, ranks).graph, ranks, select=True)
+    for found in in_threads(
+        2, lambda ranks: assess_ranks(model, open_shard(prepared, ranks).graph, ranks, loss=loss, select=True)
     ):
-        assert scores == pytest.approx(expected, abs=1e-3)
+        assert found.scores == pytest.approx(expected.scores, abs=1e-3)
+        assert found.value == pytest.approx(expected.value, abs=1e-3)
     assert torch.equal(model.weights, chosen)
+
+
+def test_the_criterion_is_that_of_the_whole_graph(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes of validation are spread over the ranks unevenly, and the temperature is that of all of them."""
+    graph = load_folder(prepared)
+    function = find_metric("accuracy", graph.task)[1]
+    val = graph.masks["val"]
+    accuracy = score(function, OUTPUTS, graph.y, {"val": val})["val"]
+    expected = accuracy - calibrated_loss(tempered_losses(graph.task, OUTPUTS[val], graph.y[val]), int(val.sum()))
+    monkeypatch.setattr("lazygnn.training.evaluation.infer", lambda _, shard, **__: own_rows(shard.adj, OUTPUTS))
+
+    def run(ranks: Ranks) -> float | None:
+        shard = open_shard(prepared, ranks).graph
+        return assess_ranks(torch.nn.Identity(), shard, ranks, loss=graph.task).value  # type: ignore[arg-type]
+
+    assert in_threads(3, run) == [pytest.approx(expected, abs=1e-9)] * 3

@@ -91,7 +91,7 @@ def train_ranks(ranks: Ranks, folder: Path, number: int) -> dict[str, Any]:
         "weights": {name: value.clone() for name, value in model.state_dict().items()},
         "rows": {f"{name}.{part}": t for name, each in trainer.histories.items() for part, t in tables(each)},
         "outputs": infer(model, trainer.graph),
-        "scores": trainer._scores(select=False),
+        "scores": trainer._assess(select=False).scores,
         "response": model.propagation.response,
         "steps": trainer.num_batches,
         "halo bytes": trainer.exchange.traffic.halo,

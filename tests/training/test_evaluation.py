@@ -14,6 +14,7 @@ from lazygnn.graph import Graph
 from lazygnn.models import MLP, Decoupled
 from lazygnn.propagation import NoPropagation
 from lazygnn.training import evaluate, infer
+from lazygnn.training.evaluation import assess
 
 
 class Known(Decoupled):
@@ -51,16 +52,16 @@ class Choosing(Known):
 
 def test_a_model_chooses_by_the_score_of_the_validation_split(path_graph: Graph) -> None:
     model = Choosing([0, 1, 1, 0], other=0.0)
-    assert evaluate(model, path_graph, select=True) == {"train": 1.0, "val": 0.0, "test": 0.0}
+    assert assess(model, path_graph, select=True).scores == {"train": 1.0, "val": 0.0, "test": 0.0}
     # equal outputs predict the first class, which the validation node has
     assert model.found == [0.0, 1.0]
 
 
 def test_a_model_does_not_choose_by_a_score_that_is_not_defined(path_graph: Graph) -> None:
     with pytest.raises(ConfigError, match=r"the outputs of split `val` hold nan \(2 such values\), which have no"):
-        evaluate(Choosing([0, 0, 0, 0], other=math.nan), path_graph, select=True)
+        assess(Choosing([0, 0, 0, 0], other=math.nan), path_graph, select=True)
     with pytest.raises(GraphError, match=r"split `val` of size 1: `roc-auc` needs a class that some nodes have and"):
-        evaluate(Choosing([0, 0, 0, 0], other=0.0), path_graph, "roc-auc", select=True)
+        assess(Choosing([0, 0, 0, 0], other=0.0), path_graph, "roc-auc", select=True)
 
 
 def test_outputs_are_those_of_inference(path_graph: Graph) -> None:
@@ -111,7 +112,7 @@ def test_a_model_selects_by_the_score_of_validation_on_request(path_graph: Graph
     graph, model = replace(path_graph, y=torch.tensor([1 - better, better, 1 - better, 1 - better])), Selecting()
     assert evaluate(model.train(), graph)["val"] == 1 - better
     assert model.scores == []
-    assert evaluate(model, graph, select=True) == {"train": 0.0, "val": 1.0, "test": 0.0}
+    assert assess(model, graph, select=True).scores == {"train": 0.0, "val": 1.0, "test": 0.0}
     assert model.scores == [1 - better, better]
     assert model.training
     # what was selected remains
@@ -126,5 +127,5 @@ def test_outputs_are_those_selected_by_a_score(path_graph: Graph) -> None:
 def test_without_validation_nodes_nothing_is_selected(path_graph: Graph) -> None:
     model = Selecting()
     masks = {name: mask for name, mask in path_graph.masks.items() if name != "val"}
-    assert evaluate(model, replace(path_graph, masks=masks), select=True) == {"train": 0.5, "test": 0.0}
+    assert assess(model, replace(path_graph, masks=masks), select=True).scores == {"train": 0.5, "test": 0.0}
     assert model.scores == []

@@ -1,3 +1,4 @@
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
@@ -19,6 +21,8 @@ from lazygnn.models import MLP, Decoupled
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.propagation import NoPropagation
 from lazygnn.training import EpochReport, Trainer, evaluate, infer
+from lazygnn.training.criterion import calibrated_loss, tempered_losses
+from lazygnn.training.evaluation import Assessment, assess
 from lazygnn.training.trainer import FitResult
 
 State = dict[str, Tensor]
@@ -175,6 +179,87 @@ def test_the_metric_decides_which_weights_are_best(metric: str, best: int, found
     assert int(model.steps) == best
 
 
+def alternating(**values: Any) -> tuple[Planned, Trainer]:
+    """Returns a trainer on nodes of the classes 0, 1, 0, 1 ...; four of them are for validation."""
+    at = np.arange(12)
+    graph = Graph.from_edges(np.stack((at, at[::-1])), np.ones((12, 3)), at % 2, train_mask=at >= 8, val_mask=at < 4)
+    # three of four right and one wrong by far; then wrong by little; then more confident, and not better; then two
+    # right, so near to four that the loss alone would take it
+    model = Planned([[-2.0, 4.0, 4.0, 2.0], [-2.0, 4.0, 0.2, 2.0], [-4.0, 8.0, 0.41, 4.0], [-4.0, 8.0, 0.01, -0.01]])
+    return model, Trainer(model, FullLoader(graph, 0), graph, options(epochs=4, **values))
+
+
+@pytest.mark.parametrize(("criterion", "best"), [("score", 1), ("score-loss", 2)])
+def test_the_criterion_decides_which_weights_are_best(criterion: str, best: int) -> None:
+    model, trainer = alternating(criterion=criterion)
+    result = trainer.fit()
+    assert (result.best_epoch, result.scores["val"], int(model.steps)) == (best, 0.75, best)
+    val = trainer.graph.masks["val"]
+    outputs, y = model.infer(trainer.graph)[val], trainer.graph.y[val]
+    loss = calibrated_loss(tempered_losses(trainer.graph.task, outputs, y), 4) if criterion == "score-loss" else 0.0
+    assert trainer.best.value == pytest.approx(0.75 - loss)
+
+
+def test_patience_counts_epochs_since_the_best_criterion() -> None:
+    assert alternating(criterion="score", patience=1)[1].fit().epochs == 2
+    assert alternating(criterion="score-loss", patience=1)[1].fit().epochs == 3
+
+
+def test_a_resumed_run_keeps_the_value_of_its_best_weights() -> None:
+    for criterion, best in (("score", 1), ("score-loss", 2)):
+        _, straight = alternating(criterion=criterion)
+        straight.options = straight.options.model_copy(update={"epochs": 3})
+        straight.run()
+        tensors, state = straight.checkpoint()
+        model, resumed = alternating(criterion=criterion)
+        resumed.restore(tensors, json.loads(json.dumps(state)))
+        assert resumed.best.value == straight.best.value
+        assert resumed.fit().best_epoch == best
+        assert int(model.steps) == best
+
+
+def test_a_checkpoint_without_a_value_was_chosen_by_its_score() -> None:
+    _, first = alternating()
+    first.options = first.options.model_copy(update={"epochs": 2})
+    first.run()
+    tensors, state = first.checkpoint()
+    del state["best_value"]
+    _, resumed = alternating()
+    resumed.restore(tensors, state)
+    assert resumed.best.value == 0.75
+    assert resumed.fit().best_epoch == 1
+
+
+def test_weights_of_classes_count_in_the_criterion() -> None:
+    """Both epochs miss one node; the rare class, which the second one misses by less, weighs three times as much."""
+    at = np.arange(12)
+    y = np.array([0, 0, 0, 1] * 3)
+    graph = Graph.from_edges(np.stack((at, at[::-1])), np.ones((12, 3)), y, train_mask=at >= 8, val_mask=at < 4)
+    logits = [[-3.0, -3.0, -3.0, -0.6], [0.4, -1.0, -1.0, 1.0]]
+    found = {}
+    for weight in ("none", "balanced"):
+        values = options(epochs=2, criterion="score-loss", class_weight=weight)
+        trainer = Trainer(Planned(logits), FullLoader(graph, 0), graph, values)
+        found[weight] = trainer.fit().best_epoch
+    assert found == {"none": 1, "balanced": 2}
+
+
+def test_a_loss_of_the_users_own_does_not_count_in_the_criterion() -> None:
+    at = np.arange(12)
+    graph = Graph.from_edges(np.stack((at, at[::-1])), np.ones((12, 3)), at % 2, train_mask=at >= 8, val_mask=at < 4)
+    model, asked = Planned([[-1.0, 2.0, 2.0, 1.0], [-1.0, 2.0, 0.1, 1.0]]), []
+
+    def own(outputs: Tensor, y: Tensor) -> Tensor:
+        asked.append(len(y))
+        return F.cross_entropy(outputs, y, reduction="none")
+
+    values = options(epochs=2, criterion="score-loss")
+    result = Trainer(model, FullLoader(graph, 0), graph, values, loss=own).fit()
+    assert result.best_epoch == 2
+    # the four training nodes of every step, and no evaluation
+    assert len(asked) == 2
+
+
 def test_the_lowest_error_is_best() -> None:
     at = np.arange(12)
     y = np.stack((at, -at), axis=1) + 0.5
@@ -185,8 +270,11 @@ def test_the_lowest_error_is_best() -> None:
             return graph.y + [3.0, 0.5, 2.0][int(self.steps) - 1]
 
     for metric, best in (("mae", 0.5), ("rmse", 0.5)):
-        result = Trainer(Offset([]), FullLoader(graph, 0), graph, options(epochs=3, metric=metric)).fit()
-        assert (result.best_epoch, result.scores["val"]) == (2, best)
+        for criterion in ("score", "score-loss"):
+            # a regression is chosen by its score
+            values = options(epochs=3, metric=metric, criterion=criterion)
+            result = Trainer(Offset([]), FullLoader(graph, 0), graph, values).fit()
+            assert (result.best_epoch, result.scores["val"]) == (2, best)
 
 
 def test_without_validation_nodes_the_last_weights_are_kept() -> None:
@@ -378,11 +466,11 @@ def test_epochs_are_validated_by_estimates_and_the_result_is_exact(
 ) -> None:
     estimated: list[bool] = []
 
-    def watched(model: Model, *args: Any, **options: Any) -> dict[str, float]:
+    def watched(model: Model, *args: Any, **options: Any) -> Assessment:
         estimated.append(any(getattr(each, "estimates", False) for each in model.modules()))
-        return evaluate(model, *args, **options)
+        return assess(model, *args, **options)
 
-    monkeypatch.setattr("lazygnn.training.trainer.evaluate", watched)
+    monkeypatch.setattr("lazygnn.training.trainer.assess", watched)
     config = resolve(method, "block", {"epochs": 4, "hidden_channels": 8})
     built = build(config, block_graph)
     result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
@@ -396,11 +484,11 @@ def test_a_model_without_a_fixed_point_is_not_evaluated_twice(
 ) -> None:
     calls: list[Model] = []
 
-    def watched(model: Model, *args: Any, **options: Any) -> dict[str, float]:
+    def watched(model: Model, *args: Any, **options: Any) -> Assessment:
         calls.append(model)
-        return evaluate(model, *args, **options)
+        return assess(model, *args, **options)
 
-    monkeypatch.setattr("lazygnn.training.trainer.evaluate", watched)
+    monkeypatch.setattr("lazygnn.training.trainer.assess", watched)
     config = resolve("appnp", "block", {"epochs": 4})
     built = build(config, block_graph)
     result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()

@@ -7,36 +7,47 @@ from lazygnn.distributed.memory import return_free_memory
 from lazygnn.errors import DivergenceError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.model import Model
-from lazygnn.training import infer
-from lazygnn.training.metrics import Metric, find_metric, gain, score
+from lazygnn.task import Task
+from lazygnn.training.criterion import calibrated_loss, tempered_losses
+from lazygnn.training.evaluation import Assessment, assess_by
+from lazygnn.training.metrics import Metric, find_metric, score
 
 # metrics that are a mean over nodes, by task
 _MEANS = {"single-label": ("accuracy", "micro-f1"), "multi-label": (), "regression": ("mae",)}
 
 
-def evaluate_ranks(
-    model: Model, graph: Graph, ranks: Ranks, metric: str = "auto", *, select: bool = False
-) -> dict[str, float]:
-    """Returns the score on every split, over the nodes of all ranks; all ranks return the same numbers.
+def assess_ranks(
+    model: Model,
+    graph: Graph,
+    ranks: Ranks,
+    metric: str = "auto",
+    *,
+    loss: Task | None = None,
+    select: bool = False,
+) -> Assessment:
+    """Evaluates a model over the nodes of all ranks; all of them return the same numbers.
 
     Args:
         model: The model, with the same weights on every rank.
         graph: The nodes of this rank.
         ranks: All ranks.
         metric: A metric of the task; `auto` is its default.
-        select: Whether the model chooses what is chosen on validation, as in training.
+        loss: The criterion is the score less the calibrated loss of this task; `None` means the score alone.
+        select: Whether the model first chooses what is chosen on validation.
     """
     name, function = find_metric(metric, graph.task)
 
-    def over_ranks(outputs: Tensor, split: str) -> float:
+    def scored(outputs: Tensor, split: str) -> float:
         return score_ranks(name, function, outputs, graph, ranks, split)
 
-    def validate(outputs: Tensor) -> float:
-        return gain(name, over_ranks(outputs, "val"))
+    def lost(outputs: Tensor) -> float:
+        assert loss is not None
+        mask = graph.masks["val"]
+        losses = ranks.sum(tempered_losses(loss, outputs[mask], graph.y[mask]))
+        return calibrated_loss(losses, graph.count("val"))
 
     return_free_memory()
-    outputs = infer(model, graph, score=validate if select and "val" in graph.masks else None)
-    return {split: over_ranks(outputs, split) for split in graph.masks}
+    return assess_by(model, graph, name, scored, None if loss is None else lost, select=select)
 
 
 def score_ranks(name: str, metric: Metric, outputs: Tensor, graph: Graph, ranks: Ranks, split: str) -> float:

@@ -13,9 +13,10 @@ from lazygnn.distributed.exchange import Exchange
 from lazygnn.distributed.group import Ranks
 from lazygnn.distributed.loader import PartLoader, Step
 from lazygnn.distributed.matrix import ShardedMatrix
-from lazygnn.distributed.scores import evaluate_ranks
+from lazygnn.distributed.scores import assess_ranks
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
+from lazygnn.training.evaluation import Assessment
 from lazygnn.training.precision import forward_precision, product_precision
 from lazygnn.training.replay import Replay
 from lazygnn.training.trainer import Trainer
@@ -150,12 +151,14 @@ class RankTrainer(Trainer):
         # these are not rows of an epoch
         self.exchange.traffic.halo = 0
 
-    def _scores(self, *, select: bool) -> dict[str, float]:
+    def _assess(self, *, select: bool) -> Assessment:
         self._average_buffers()
         if self.options.exchange_every == 1:
             # every step brings its rows anew
             self.exchange.drop_copies()
-        return evaluate_ranks(self.model, self.graph, self.ranks, self.options.metric, select=select)
+        return assess_ranks(
+            self.model, self.graph, self.ranks, self.options.metric, loss=self._criterion_loss, select=select
+        )
 
     def _share_weights(self) -> None:
         with torch.no_grad():

@@ -3,7 +3,6 @@
 `T` targets of a batch, `N` nodes of the graph, `C` outputs, `M` models.
 """
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
@@ -28,8 +27,8 @@ class Mixture(Model):
     """The outputs are a weighted average of those of several models.
 
     Each model has a loss of its own, so none changes the training of another. The weights are chosen on validation at
-    every evaluation, like the best epoch. The last model is taken alone unless an average is better by more than noise,
-    so a model that overfits few labels costs nothing. Before any validation all weights are equal.
+    every evaluation, like the best epoch. Of averages that are equally good, one with more of the last model is taken.
+    Before any validation all weights are equal.
 
     Args:
         models: Two or more, with the same outputs; the one that overfits least is the last.
@@ -77,11 +76,7 @@ class Mixture(Model):
     def select(self, graph: Graph, score: Callable[[Tensor], float]) -> Tensor:
         """Chooses the weights on validation, and returns the averaged outputs of every node, [N, C]."""
         outputs = [model.infer(graph) for model in self]
-        averages = _averages(len(outputs))
-        scores = {weights: score(_average(outputs, weights)) for weights in averages}
-        best, last = max(scores, key=scores.__getitem__), averages[-1]
-        if scores[best] - scores[last] <= _noise(scores[best], graph.count("val")):
-            best = last
+        best = max(_averages(len(outputs)), key=lambda weights: score(_average(outputs, weights)))
         self.weights.copy_(torch.tensor(best))
         return _average(outputs, best)
 
@@ -109,10 +104,10 @@ class Mixture(Model):
 
 
 def _averages(num_models: int) -> list[tuple[float, ...]]:
-    """Returns all weights to choose from; those of the last model alone are the last."""
+    """Returns all weights to choose from; those of the last model alone are the first."""
     counts = product(range(STEPS + 1), repeat=num_models)
     found = [tuple(count / STEPS for count in each) for each in counts if sum(each) == STEPS]
-    return sorted(found, key=lambda weights: weights[-1])
+    return sorted(found, key=lambda weights: -weights[-1])
 
 
 def _average(outputs: Sequence[Tensor | None], weights: Sequence[float]) -> Tensor:
@@ -123,9 +118,3 @@ def _average(outputs: Sequence[Tensor | None], weights: Sequence[float]) -> Tens
     for w, out in rest:
         total.add_(out, alpha=w)
     return total
-
-
-def _noise(score: float, num_nodes: int) -> float:
-    """Returns half the standard error of a proportion; two models agree on most nodes, so their difference has less."""
-    share = min(max(score, 0.0), 1.0)
-    return 0.5 * math.sqrt(share * (1 - share) / num_nodes)

@@ -1,12 +1,15 @@
 """Exact evaluation: the model over the whole graph, without histories and dropout."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from lazygnn.graph import Graph, check_graph
 from lazygnn.model import Model
+from lazygnn.task import Task
+from lazygnn.training.criterion import calibrated_loss, tempered_losses
 from lazygnn.training.metrics import find_metric, gain, score
 from lazygnn.training.plain import as_model
 
@@ -44,14 +47,13 @@ def _release(model: Model, graph: Graph) -> None:
         torch.cuda.empty_cache()
 
 
-def evaluate(model: nn.Module, graph: Graph, metric: str = "auto", *, select: bool = False) -> dict[str, float]:
+def evaluate(model: nn.Module, graph: Graph, metric: str = "auto") -> dict[str, float]:
     """Returns the score on every split of the graph: a fraction, or an error in the units of the targets.
 
     Args:
         model: A model, or any `nn.Module` that `Trainer` accepts.
         graph: The graph, on any device.
         metric: A metric of the task; `auto` is its default.
-        select: Whether the model chooses what is chosen on validation, as in training.
 
     Examples:
         >>> from lazygnn import LazyGNN, evaluate
@@ -61,11 +63,74 @@ def evaluate(model: nn.Module, graph: Graph, metric: str = "auto", *, select: bo
         >>> list(scores), 0 <= scores["val"] <= 1
         (['train', 'val', 'test'], True)
     """
+    return assess(model, graph, metric).scores
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """The scores of a model, and what it is chosen by.
+
+    Attributes:
+        scores: The score on every split.
+        value: The value of the criterion on validation, higher is better; `None` without a validation split.
+    """
+
+    scores: dict[str, float]
+    value: float | None
+
+
+def assess(
+    model: nn.Module, graph: Graph, metric: str = "auto", *, loss: Task | None = None, select: bool = False
+) -> Assessment:
+    """Evaluates a model that competes with others, such as those of other epochs.
+
+    Args:
+        model: A model, or any `nn.Module` that `Trainer` accepts.
+        graph: The graph, on any device.
+        metric: A metric of the task; `auto` is its default.
+        loss: The criterion is the score less the calibrated loss of this task; `None` means the score alone.
+        select: Whether the model first chooses what is chosen on validation.
+    """
     check_graph(graph)
     name, function = find_metric(metric, graph.task)
 
-    def validate(outputs: Tensor) -> float:
-        return gain(name, score(function, outputs, graph.y, {"val": graph.masks["val"]})["val"])
+    def scored(outputs: Tensor, split: str) -> float:
+        return score(function, outputs, graph.y, {split: graph.masks[split]})[split]
 
-    outputs = infer(model, graph, score=validate if select and "val" in graph.masks else None)
-    return score(function, outputs, graph.y, graph.masks)
+    def lost(outputs: Tensor) -> float:
+        assert loss is not None
+        mask = graph.masks["val"]
+        targets = graph.y[mask]
+        return calibrated_loss(tempered_losses(loss, outputs[mask], targets), len(targets))
+
+    return assess_by(model, graph, name, scored, None if loss is None else lost, select=select)
+
+
+def assess_by(
+    model: nn.Module,
+    graph: Graph,
+    metric: str,
+    scored: Callable[[Tensor, str], float],
+    lost: Callable[[Tensor], float] | None,
+    *,
+    select: bool,
+) -> Assessment:
+    """Evaluates a model by functions of its outputs, which may be those of a share of the nodes.
+
+    Args:
+        model: As for `assess`.
+        graph: As for `assess`.
+        metric: The name of the metric.
+        scored: Returns the score of outputs on a split.
+        lost: Returns the calibrated loss of outputs on validation; `None` if it does not count.
+        select: As for `assess`.
+    """
+
+    def value(outputs: Tensor, found: float | None = None) -> float:
+        reached = gain(metric, scored(outputs, "val") if found is None else found)
+        return reached if lost is None else reached - lost(outputs)
+
+    validates = "val" in graph.masks
+    outputs = infer(model, graph, score=value if select and validates else None)
+    scores = {split: scored(outputs, split) for split in graph.masks}
+    return Assessment(scores, value(outputs, scores["val"]) if validates else None)

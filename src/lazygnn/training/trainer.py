@@ -21,8 +21,9 @@ from lazygnn.history import named_histories
 from lazygnn.propagation import estimating, named_diagnostics, solves
 from lazygnn.task import Task
 from lazygnn.training.balance import balanced
+from lazygnn.training.criterion import counts_loss
 from lazygnn.training.divergence import LossWatch
-from lazygnn.training.evaluation import evaluate
+from lazygnn.training.evaluation import Assessment, assess
 from lazygnn.training.metrics import find_metric, gain
 from lazygnn.training.optimizer import learning_rate, make_optimizer, set_lr
 from lazygnn.training.own_loss import RowLoss, with_loss
@@ -48,10 +49,11 @@ class EpochReport:
 
 @dataclass
 class Best:
-    """The weights with the best validation score so far."""
+    """The weights with the best value of the criterion on validation so far."""
 
     epoch: int = 0
     scores: dict[str, float] = field(default_factory=dict)
+    value: float | None = None
     weights: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -130,6 +132,7 @@ class Trainer:
             check_num_nodes(history.values.num_rows, graph.num_nodes)
         self._device = next((p.device for p in model.parameters()), graph.device)
         self.task = self._make_task(loss)
+        self._criterion_loss = self._make_criterion_loss()
         if options.precision == "bfloat16" and self._device.type == "cpu" and (cost := cost_of_bfloat16()) > 1:
             logger.warning(
                 f"this CPU takes {cost:.1f} times as long for products in bfloat16; set `precision=float32` for speed"
@@ -169,7 +172,7 @@ class Trainer:
         scores = self.best.scores
         if not self.best.weights or solves(self.model):
             started = time.perf_counter()
-            scores = self._scores(select=not self.best.weights)
+            scores = self._assess(select=not self.best.weights).scores
             self.eval_seconds += time.perf_counter() - started
         return FitResult(self.epoch, self.best.epoch, scores, self.seconds, self.eval_seconds)
 
@@ -196,6 +199,7 @@ class Trainer:
             "loader": self.loader.state_dict(),
             "best_epoch": self.best.epoch,
             "best_scores": self.best.scores,
+            "best_value": self.best.value,
             "watch": self._watch.state_dict(),
         }
         return tensors, state
@@ -212,7 +216,9 @@ class Trainer:
                 history.load_state_dict(_under(f"history.{name}.", tensors))
             for name, diagnostics in self._diagnostics.items():
                 diagnostics.load_state_dict(_under(f"diagnosis.{name}.", tensors))
-            self.best = Best(state["best_epoch"], state["best_scores"], _under("best.", tensors))
+            self.best = Best(
+                state["best_epoch"], state["best_scores"], self._best_value(state), _under("best.", tensors)
+            )
             self.loader.load_state_dict(state["loader"])
             self.epoch, self.num_batches = state["epoch"], state["num_batches"]
             self.seconds, self._epoch_seconds = state["seconds"], state["epoch_seconds"]
@@ -224,6 +230,12 @@ class Trainer:
                 torch.cuda.set_rng_state(tensors["random.cuda"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint does not fit this configuration: {error}") from error
+
+    def _best_value(self, state: Mapping[str, Any]) -> float | None:
+        # a checkpoint from before there were criteria was chosen by its score
+        score = state["best_scores"].get("val")
+        value: float | None = state.get("best_value", None if score is None else gain(self.metric, score))
+        return value
 
     def _restore_optimizer(self, tensors: Mapping[str, Tensor]) -> None:
         slots: dict[int, dict[str, Tensor]] = {}
@@ -254,14 +266,15 @@ class Trainer:
         self._train_batches()
         loss = float(torch.stack(self._losses).mean())
         self._watch.add(self.epoch + 1, loss)
-        scores = self._evaluate() if self._is_due(self.options.eval_every) else None
+        found = self._evaluate() if self._is_due(self.options.eval_every) else None
         laziness = self._diagnose() if diagnose else None
         self.epoch += 1
         self.seconds += self._epoch_seconds
+        scores = None if found is None else found.scores
         report = EpochReport(self.epoch, loss, self._epoch_seconds, lr, scores, laziness)
         self._losses, self._epoch_seconds = [], 0.0
-        if scores is not None:
-            self._keep_best(scores)
+        if found is not None:
+            self._keep_best(found)
         return report
 
     def _train_batches(self) -> None:
@@ -323,16 +336,16 @@ class Trainer:
         histories = list(self.histories.values())
         return Replay(self._step, self._plain_step, self.optimizer, histories, self._device)
 
-    def _evaluate(self) -> dict[str, float]:
-        """Returns the scores of the current weights; fixed points are estimated, from stored ones if there are any."""
+    def _evaluate(self) -> Assessment:
+        """Evaluates the current weights; fixed points are estimated, from stored ones if there are any."""
         started = time.perf_counter()
         with estimating(self.model):
-            scores = self._scores(select=True)
+            found = self._assess(select=True)
         self.eval_seconds += time.perf_counter() - started
-        return scores
+        return found
 
-    def _scores(self, *, select: bool) -> dict[str, float]:
-        return evaluate(self.model, self.graph, self.options.metric, select=select)
+    def _assess(self, *, select: bool) -> Assessment:
+        return assess(self.model, self.graph, self.options.metric, loss=self._criterion_loss, select=select)
 
     def _diagnose(self) -> dict[str, float] | None:
         """Measures how lazy the histories are: mean age, drift of the inputs, error of the stored solution."""
@@ -355,19 +368,23 @@ class Trainer:
             return with_loss(self.graph.task, loss)
         return balanced(self.graph, self._device) if weighs else self.graph.task
 
+    def _make_criterion_loss(self) -> Task | None:
+        """Returns the task whose loss counts in the criterion; one of the user's own may not have a temperature."""
+        if not counts_loss(self.options.criterion, self.graph.task):
+            return None
+        # outputs of all nodes are on the device of the graph
+        return balanced(self.graph, self.graph.device) if self.options.class_weight == "balanced" else self.graph.task
+
     def _has_finite_weights(self) -> bool:
         return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())
 
-    def _keep_best(self, scores: dict[str, float]) -> None:
+    def _keep_best(self, found: Assessment) -> None:
         # without a validation split the last weights are kept
-        if "val" not in scores or "val" not in self.best.scores or self._is_better(scores["val"]):
+        if found.value is None or self.best.value is None or found.value > self.best.value:
             if not self._has_finite_weights():
                 raise DivergenceError(f"a weight is not finite in epoch {self.epoch}; lower `lr` or set `clip_norm`")
             weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
-            self.best = Best(self.epoch, scores, weights)
-
-    def _is_better(self, score: float) -> bool:
-        return gain(self.metric, score) > gain(self.metric, self.best.scores["val"])
+            self.best = Best(self.epoch, found.scores, found.value, weights)
 
     def _is_due(self, every: int) -> bool:
         ending = self.epoch + 1 == self.options.epochs

@@ -1,0 +1,44 @@
+"""What the best epoch, and the weights of a mixture, are chosen by on validation. Ours; not in the paper.
+
+A score counts right and wrong predictions only, so the best of many epochs and averages is often a lucky one. The loss
+also knows by how much a prediction is right or wrong. It rises, though, while a model grows more confident than it is
+right, even if its score still rises. So it is taken at the temperature that suits it best: the one by which to divide
+the outputs.
+
+`T` nodes of a split, `C` outputs, `K` temperatures.
+"""
+
+import torch
+from torch import Tensor
+
+from lazygnn.task import Task
+
+# from twice as confident to nearly six times less, by factors of the root of 2
+TEMPERATURES = tuple(2 ** (step / 2) for step in range(-2, 6))
+
+
+def tempered_losses(task: Task, outputs: Tensor, y: Tensor) -> Tensor:
+    """Returns the loss at every temperature, added up over nodes, [K]; those of several shares of the nodes add up.
+
+    Args:
+        task: Of classes or labels; its loss may weigh them.
+        outputs: Of the nodes of a split, [T, C].
+        y: Their targets.
+    """
+    widened = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
+    return torch.stack([task.loss(widened / temperature, y).sum(dtype=torch.float64) for temperature in TEMPERATURES])
+
+
+def calibrated_loss(losses: Tensor, num_nodes: int) -> float:
+    """Returns the mean loss at the best temperature.
+
+    Args:
+        losses: What `tempered_losses` returns, [K].
+        num_nodes: The nodes that were added up.
+    """
+    return float(losses.min()) / num_nodes
+
+
+def counts_loss(criterion: str, task: Task) -> bool:
+    """Returns whether a criterion counts the loss; a regression has no temperature, and is chosen by its score."""
+    return criterion == "score-loss" and task.kind != "regression"
