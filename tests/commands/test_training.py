@@ -1,7 +1,9 @@
 import errno
 import json
+import os
 import re
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, RESULT, WEIGHTS, Run
 from lazygnn.run.lock import LOCK, locked
 from lazygnn.run.log import RunLog
+from lazygnn.run.saving import Interrupted
 from lazygnn.run.tensorboard import TensorBoardLog
 from lazygnn.training import EpochReport
 from tests.helpers import read_events
@@ -376,6 +379,21 @@ def test_a_picture_that_cannot_be_drawn_is_a_warning(
     result = commands.train(in_parts, tmp_path / "run", quiet=True)
     assert Run.open(tmp_path / "run").result() == result
     assert f"cannot draw `{tmp_path / 'run' / CURVES}`: [Errno 28] no space left on device" in caplog.text
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_a_run_ends_stops_it_when_the_result_is_written(
+    in_parts: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
+) -> None:
+    expected = commands.train(in_parts, tmp_path / "straight", quiet=True)
+    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: os.kill(os.getpid(), signum))
+    usual = signal.getsignal(signum)
+    with pytest.raises(Interrupted, match=f"stopped by {signum.name}; the run is saved, resume it with"):
+        commands.train(in_parts, tmp_path / "run", quiet=True)
+    assert signal.getsignal(signum) is usual
+    result = Run.open(tmp_path / "run").result()
+    assert (result["test"], result["epochs"]) == (expected["test"], expected["epochs"])
+    assert commands.resume(tmp_path / "run", quiet=True) == result
 
 
 def test_a_run_whose_folder_is_removed_ends_and_does_not_make_it_again(

@@ -37,7 +37,7 @@ from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.run.tensorboard import TensorBoardLog, require_tensorboard
 from lazygnn.run.trend import still_rising
-from lazygnn.training import EpochReport, Trainer, infer
+from lazygnn.training import EpochReport, FitResult, Trainer, infer
 from lazygnn.training.constancy import describe_constant
 from lazygnn.training.metrics import find_metric
 
@@ -320,7 +320,17 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool, curves: boo
     trainer.on_batch = saver
     metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
     showing = EpochProgress(config.method, config.trainer.epochs, metric=metric, quiet=quiet)
-    with showing as progress, saver.handling_signals(), ExitStack() as stack:
+    # a signal after the last batch stops the process when the result is written
+    with saver.handling_signals():
+        with showing as progress:
+            fit = _train(run, config, trainer, saver, progress)
+        result = _conclude(run, config, trainer, fit, metric, curves=curves)
+        saver.check()
+    return result
+
+
+def _train(run: Run, config: Config, trainer: Trainer, saver: Saver, progress: EpochProgress) -> FitResult:
+    with ExitStack() as stack:
         told = [run.log.append, progress.show]
         if config.trainer.logger == "tensorboard":
             told.append(stack.enter_context(TensorBoardLog(run.path / TENSORBOARD, run.log.read())).append)
@@ -346,7 +356,13 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool, curves: boo
             saver.save(trainer)
             # the last checkpoint has the content of these files
             shutil.rmtree(run.path / HISTORIES, ignore_errors=True)
-            fit = trainer.finish()
+            return trainer.finish()
+
+
+def _conclude(
+    run: Run, config: Config, trainer: Trainer, fit: FitResult, metric: str, *, curves: bool
+) -> dict[str, Any]:
+    """Writes the weights, the curves and the result, and warns of what looks wrong."""
     run.save_weights(trainer.model.state_dict())
     log = run.log.read()
     if curves:

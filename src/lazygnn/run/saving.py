@@ -47,6 +47,10 @@ class Saver:
         late = time.monotonic() - self._saved_at > 60 * self.options.checkpoint_minutes
         if due or late or self.signum is not None:
             self.save(trainer)
+        self.check()
+
+    def check(self) -> None:
+        """Raises `Interrupted` if a signal has come; what was trained is saved by then."""
         if self.signum is not None:
             raise Interrupted(self.signum, self.folder.path.parent)
 
