@@ -63,7 +63,7 @@ class TrainerOptions(Options):
     schedule: Literal["constant", "cosine"] = Field("constant", description="learning rate schedule")
     warmup_epochs: int = Field(0, ge=0, description="epochs over which the learning rate rises from zero")
     clip_norm: float | None = Field(None, gt=0, description="largest norm of the gradient; empty means no clipping")
-    patience: int | None = Field(None, ge=1, description="epochs without a better `criterion` to stop after")
+    patience: int | None = Field(None, ge=1, description="epochs without a better value of `criterion` to stop after")
     eval_every: int = Field(1, ge=1, description="epochs between evaluations")
     diagnose_every: int = Field(0, ge=0, description="epochs between diagnoses of the histories; 0 means never")
     checkpoint_every: int | None = Field(None, ge=1, description="batches between checkpoints")

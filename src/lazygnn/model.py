@@ -44,7 +44,7 @@ class Model(nn.Module):
 
         Args:
             graph: As for `infer`.
-            score: Returns the validation score of outputs of every node.
+            score: Returns what to choose by from outputs of every node: a value on validation, higher is better.
         """
         return self.infer(graph)
 

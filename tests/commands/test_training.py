@@ -388,7 +388,9 @@ def test_a_signal_while_a_run_ends_stops_it_when_the_result_is_written(
     expected = commands.train(in_parts, tmp_path / "straight", quiet=True)
     monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: os.kill(os.getpid(), signum))
     usual = signal.getsignal(signum)
-    with pytest.raises(Interrupted, match=f"stopped by {signum.name}; the run is saved, resume it with"):
+    with pytest.raises(
+        Interrupted, match=f"stopped by {signum.name}; the run has ended, see `lazygnn show {tmp_path}/run`"
+    ):
         commands.train(in_parts, tmp_path / "run", quiet=True)
     assert signal.getsignal(signum) is usual
     result = Run.open(tmp_path / "run").result()

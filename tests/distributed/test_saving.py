@@ -16,6 +16,7 @@ from lazygnn.errors import CheckpointError
 from lazygnn.run.log import RunLog
 from lazygnn.run.saving import Interrupted
 from tests.distributed.test_checkpoint import make_trainer
+from tests.distributed.workers import in_threads
 
 
 class Recorder(RankCheckpoints):
@@ -62,6 +63,20 @@ def test_a_signal_to_one_rank_stops_all(prepared: Path, tmp_path: Path) -> None:
     with pytest.raises(Interrupted, match="resume it with"):
         other(trainer)
     assert recorder.saved == [7]
+
+
+def test_a_signal_after_the_last_step_stops_all(tmp_path: Path) -> None:
+    def run(ranks: Ranks, told: int | None) -> int | None:
+        saver = make_saver(Recorder(ranks), tmp_path)
+        saver.signum = signal.SIGINT if ranks.rank == told else None
+        try:
+            saver.check()
+        except Interrupted as stop:
+            return stop.signum
+        return None
+
+    assert in_threads(3, lambda ranks: run(ranks, 1)) == [signal.SIGINT] * 3
+    assert in_threads(3, lambda ranks: run(ranks, None)) == [None] * 3
 
 
 def test_a_full_disk_is_a_warning_until_a_signal(

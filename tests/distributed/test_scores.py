@@ -85,6 +85,8 @@ def test_a_mixture_chooses_the_same_weights_on_all_ranks(prepared: Path, weighs:
     loss = graph.task if weighs else None
     expected = assess(model, graph, loss=loss, select=True)
     chosen = model.weights.clone()
+    assert chosen.tolist() != [1 / len(chosen)] * len(chosen)
+    model.weights.fill_(1 / len(chosen))
     # threads share the model, and all of them choose alike
     for found in in_threads(
         2, lambda ranks: assess_ranks(model, open_shard(prepared, ranks).graph, ranks, loss=loss, select=True)

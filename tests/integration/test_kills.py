@@ -62,7 +62,8 @@ class Victim:
             return False
         if signum is not signal.SIGKILL:
             assert process.exitcode == 128 + signum, text
-            assert f"stopped by {signum.name}; {MESSAGE.format(run=self.run)}" in text
+            saved, ended = MESSAGE.format(run=self.run), f"the run has ended, see `lazygnn show {self.run}`"
+            assert f"stopped by {signum.name}; {saved}" in text or f"stopped by {signum.name}; {ended}" in text
         return landed
 
     def finish(self, arguments: list[str] | None = None) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazygnn.errors import DivergenceError
 from lazygnn.graph import Graph
 from lazygnn.task import Task, TaskKind
 from lazygnn.training.balance import balanced
@@ -89,3 +90,18 @@ def test_weights_of_classes_count(block_graph: Graph) -> None:
 def test_a_loss_counts_where_outputs_have_a_temperature(kind: TaskKind, counts: bool) -> None:
     assert counts_loss("score-loss", Task(kind, 2)) is counts
     assert not counts_loss("score", Task(kind, 2))
+
+
+def test_outputs_beyond_the_largest_number_at_a_low_temperature_have_a_loss() -> None:
+    y = torch.tensor([0, 1])
+    huge = torch.tensor([[2e38, 0.0], [1e38, 0.0]])
+    losses = tempered_losses(Task("single-label", 2), huge, y)
+    assert not losses.isfinite().all()
+    # the second node is wrong by 1e38, at the highest temperature
+    assert calibrated_loss(losses, 2) == pytest.approx(1e38 / 2 / TEMPERATURES[-1])
+
+
+def test_a_loss_that_is_not_finite_is_a_divergence() -> None:
+    for value in (math.nan, math.inf):
+        with pytest.raises(DivergenceError, match="the loss on validation is not finite; lower `lr`"):
+            calibrated_loss(torch.full((len(TEMPERATURES),), value), 3)

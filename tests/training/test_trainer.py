@@ -200,6 +200,17 @@ def test_the_criterion_decides_which_weights_are_best(criterion: str, best: int)
     assert trainer.best.value == pytest.approx(0.75 - loss)
 
 
+def test_reports_have_the_value_of_the_criterion() -> None:
+    for criterion in ("score", "score-loss"):
+        _, trainer = alternating(criterion=criterion, eval_every=2)
+        reports: list[EpochReport] = []
+        trainer.on_epoch = reports.append
+        best = trainer.fit().best_epoch
+        assert [report.criterion is None for report in reports] == [True, False, True, False]
+        assert reports[best - 1].criterion == trainer.best.value
+        assert max(report.criterion for report in reports if report.criterion is not None) == trainer.best.value
+
+
 def test_patience_counts_epochs_since_the_best_criterion() -> None:
     assert alternating(criterion="score", patience=1)[1].fit().epochs == 2
     assert alternating(criterion="score-loss", patience=1)[1].fit().epochs == 3
@@ -273,8 +284,9 @@ def test_the_lowest_error_is_best() -> None:
         for criterion in ("score", "score-loss"):
             # a regression is chosen by its score
             values = options(epochs=3, metric=metric, criterion=criterion)
-            result = Trainer(Offset([]), FullLoader(graph, 0), graph, values).fit()
-            assert (result.best_epoch, result.scores["val"]) == (2, best)
+            trainer = Trainer(Offset([]), FullLoader(graph, 0), graph, values)
+            result = trainer.fit()
+            assert (result.best_epoch, result.scores["val"], trainer.best.value) == (2, best, -best)
 
 
 def test_without_validation_nodes_the_last_weights_are_kept() -> None:

@@ -325,7 +325,8 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool, curves: boo
         with showing as progress:
             fit = _train(run, config, trainer, saver, progress)
         result = _conclude(run, config, trainer, fit, metric, curves=curves)
-        saver.check()
+    if saver.signum is not None:
+        raise Interrupted(saver.signum, run.path, ended=True)
     return result
 
 

@@ -70,6 +70,12 @@ class RankSaver:
                 logger.warning("no checkpoint was written: %s", error)
         self._saved_at = time.monotonic()
 
+    def check(self) -> None:
+        """Raises `Interrupted` on all ranks if a signal has come to one of them since the last step."""
+        found = [signum for signum in self.checkpoints.ranks.gather(self.signum) if signum is not None]
+        if found:
+            raise Interrupted(found[0], self.run)
+
     def handling_signals(self) -> AbstractContextManager[None]:
         """Lets SIGTERM and SIGINT stop all ranks after the current step; `torchrun` kills a rank that does not end."""
         return stopping(self._stop, twice=self.checkpoints.ranks.size > 1)

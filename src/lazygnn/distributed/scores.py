@@ -40,11 +40,13 @@ def assess_ranks(
     def scored(outputs: Tensor, split: str) -> float:
         return score_ranks(name, function, outputs, graph, ranks, split)
 
+    # over the nodes of all ranks
+    num_nodes = graph.count("val") if loss is not None and "val" in graph.masks else 0
+
     def lost(outputs: Tensor) -> float:
         assert loss is not None
         mask = graph.masks["val"]
-        losses = ranks.sum(tempered_losses(loss, outputs[mask], graph.y[mask]))
-        return calibrated_loss(losses, graph.count("val"))
+        return calibrated_loss(ranks.sum(tempered_losses(loss, outputs[mask], graph.y[mask])), num_nodes)
 
     return_free_memory()
     return assess_by(model, graph, name, scored, None if loss is None else lost, select=select)

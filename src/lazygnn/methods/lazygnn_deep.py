@@ -169,10 +169,10 @@ def adapt(facts: Facts) -> dict[str, Any]:
     """Takes two blocks where labels are scarce and eight where they are plentiful, four on a large graph.
 
     Where labels are scarce, the stack drops half of its input, and a narrow one that drops none is trained beside it.
+    Epoch and mixture are chosen by the score less the loss: by scores alone, the best of many is a lucky one.
     """
     most = 8 if facts.num_nodes <= _LARGE else 4
     beside = ["mlp", "decoupled"] if facts.plentiful else ["narrow", "mlp", "decoupled"]
-    # the best of many averages and epochs is a lucky one if their scores alone are compared
     return {
         "num_blocks": round(most - (most - 2) * facts.scarcity),
         "beside": beside,

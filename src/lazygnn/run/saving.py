@@ -18,11 +18,19 @@ logger = logging.getLogger(__name__)
 
 
 class Interrupted(Exception):
-    """A signal has stopped the training, or a search; the run is saved."""
+    """A signal has stopped the training, or a search; the run is saved.
 
-    def __init__(self, signum: int, run: Path, command: str = "train") -> None:
+    Args:
+        signum: The signal.
+        run: The run folder.
+        command: The command that resumes the run.
+        ended: Whether the run had ended by then, and its result is written.
+    """
+
+    def __init__(self, signum: int, run: Path, command: str = "train", *, ended: bool = False) -> None:
         name = signal.Signals(signum).name
-        super().__init__(f"stopped by {name}; the run is saved, resume it with `lazygnn {command} --resume {run}`")
+        resume = f"the run is saved, resume it with `lazygnn {command} --resume {run}`"
+        super().__init__(f"stopped by {name}; {f'the run has ended, see `lazygnn show {run}`' if ended else resume}")
         self.signum = signum
 
 
@@ -47,10 +55,6 @@ class Saver:
         late = time.monotonic() - self._saved_at > 60 * self.options.checkpoint_minutes
         if due or late or self.signum is not None:
             self.save(trainer)
-        self.check()
-
-    def check(self) -> None:
-        """Raises `Interrupted` if a signal has come; what was trained is saved by then."""
         if self.signum is not None:
             raise Interrupted(self.signum, self.folder.path.parent)
 

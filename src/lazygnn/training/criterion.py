@@ -1,16 +1,18 @@
 """What the best epoch, and the weights of a mixture, are chosen by on validation. Ours; not in the paper.
 
 A score counts right and wrong predictions only, so the best of many epochs and averages is often a lucky one. The loss
-also knows by how much a prediction is right or wrong. It rises, though, while a model grows more confident than it is
-right, even if its score still rises. So it is taken at the temperature that suits it best: the one by which to divide
-the outputs.
+also depends on how far a prediction is from right. It rises, though, while a model grows overconfident, even if its
+score still rises. So the outputs are first divided by a temperature: the one of several with the least loss.
 
 `T` nodes of a split, `C` outputs, `K` temperatures.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
+from lazygnn.errors import DivergenceError
 from lazygnn.task import Task
 
 # from twice as confident to nearly six times less, by factors of the root of 2
@@ -35,8 +37,15 @@ def calibrated_loss(losses: Tensor, num_nodes: int) -> float:
     Args:
         losses: What `tempered_losses` returns, [K].
         num_nodes: The nodes that were added up.
+
+    Raises:
+        DivergenceError: No temperature has a finite loss.
     """
-    return float(losses.min()) / num_nodes
+    # a temperature below 1 can take huge outputs beyond the largest number
+    found = float(losses.nan_to_num(nan=math.inf, posinf=math.inf).min()) / max(num_nodes, 1)
+    if not math.isfinite(found):
+        raise DivergenceError("the loss on validation is not finite; lower `lr` or set `clip_norm`")
+    return found
 
 
 def counts_loss(criterion: str, task: Task) -> bool:

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class EpochReport:
-    """The results of an epoch; scores and laziness only if they were computed after it."""
+    """The results of an epoch; scores, the value of the criterion and laziness only if they were computed after it."""
 
     epoch: int
     loss: float
@@ -45,6 +45,7 @@ class EpochReport:
     lr: float
     scores: dict[str, float] | None
     laziness: dict[str, float] | None = None
+    criterion: float | None = None
 
 
 @dataclass
@@ -270,8 +271,8 @@ class Trainer:
         laziness = self._diagnose() if diagnose else None
         self.epoch += 1
         self.seconds += self._epoch_seconds
-        scores = None if found is None else found.scores
-        report = EpochReport(self.epoch, loss, self._epoch_seconds, lr, scores, laziness)
+        scores, value = (None, None) if found is None else (found.scores, found.value)
+        report = EpochReport(self.epoch, loss, self._epoch_seconds, lr, scores, laziness, value)
         self._losses, self._epoch_seconds = [], 0.0
         if found is not None:
             self._keep_best(found)

@@ -59,7 +59,7 @@ class Subject:
 
 
 def run_trial(subject: Subject, graph: Graph, values: Mapping[str, Any], report: Report) -> float:
-    """Trains with some values and returns the best validation score.
+    """Trains with some values and returns the validation score of the best epoch.
 
     Args:
         subject: The method and its surroundings.
