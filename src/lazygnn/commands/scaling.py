@@ -269,7 +269,7 @@ def _fit(
                 run.save_weights(trainer.best.weights)
             raise DivergenceError(f"{error}; the best weights, of epoch {trainer.best.epoch}, are kept") from error
         saver.save(trainer)
-        # one that came in the last evaluation
+        # a signal that came in the last evaluation
         saver.check()
     fit = trainer.finish()
     device = trainer.model.device
