@@ -1,7 +1,8 @@
 """Several ranks beside one process with the same parts: scores, and the bytes that ranks send.
 
-Both take the same partition, as many parts before an update of the weights, and the same values. One process makes one
-batch of these parts, with fresh rows between them. Ranks make a batch of each part and sum their gradients.
+All take the same partition, as many parts before an update of the weights, and the same values. One process and ranks
+make a batch of each part and sum the gradients. A further process makes one batch of these parts, with fresh rows
+between them.
 """
 
 import math
@@ -23,7 +24,8 @@ from lazygnn.methods import derive
 DATASETS = ("arxiv", "wordnet")
 METHODS = ("lazygnn", "lazygnn-deep")
 PARTS, RANKS = 40, 4
-STORE = "ranks"
+# a result does not depend on the number of ranks by its key, so that one process has a store of its own
+STORE, ALONE = "ranks", "ranks-one"
 # fields of the results of ranks
 SENT = {"halo_bytes_per_epoch": "halo", "allreduce_bytes_per_epoch": "gradients"}
 _MB = 1e6
@@ -42,22 +44,20 @@ def main(seeds: int, methods: Sequence[str], datasets: Sequence[str], ranks: int
     graphs = {dataset: load_graph(dataset, place.root) for dataset in datasets}
     wanted = [(method, dataset, seed) for dataset in datasets for method in methods for seed in range(seeds)]
     pairs = [configure(method, dataset, seed, graphs[dataset], ranks, place) for method, dataset, seed in wanted]
-    one = [line for line in place.run(STORE, [alone for alone, _ in pairs]) if line is not None]
-    several = run_ranks(
-        STORE,
-        [(shared, graphs[dataset]) for (_, shared), (_, dataset, _) in zip(pairs, wanted, strict=True)],
-        ranks,
-        max(place.workers, 1),
-    )
+    merged = [line for line in place.run(STORE, [joined for joined, _ in pairs]) if line is not None]
+    single = [(split, graphs[dataset]) for (_, split), (_, dataset, _) in zip(pairs, wanted, strict=True)]
+    workers = max(place.workers, 1)
+    one, several = run_ranks(ALONE, single, 1, workers), run_ranks(STORE, single, ranks, workers)
+    labels = ("one process", f"{ranks} ranks", "difference", f"one process, {ranks} parts a batch")
     rows, sources = [], Sources()
     for method in methods:
         scores, sent = list[list[Cell]](), list[Cell]()
         for dataset in datasets:
             cases = [number for number, case in enumerate(wanted) if case[:2] == (method, dataset)]
-            shared = [several[number] for number in cases]
-            scores.append(_scores([one[number] for number in cases], shared, sources))
-            sent += _sent(shared, sources)
-        for position, label in enumerate(("one process", f"{ranks} ranks", "difference")):
+            runs = [[kind[number] for number in cases] for kind in (one, several, merged)]
+            scores.append(_scores(*runs, sources))
+            sent += _sent(runs[1], sources)
+        for position, label in enumerate(labels):
             more = sent if position == 1 else [None] * len(sent)
             rows.append(Row(label=f"{method}, {label}", cells=[*(cells[position] for cells in scores), *more]))
     titles = [Path(dataset).stem for dataset in datasets]
@@ -72,23 +72,28 @@ def main(seeds: int, methods: Sequence[str], datasets: Sequence[str], ranks: int
 
 
 def configure(method: str, dataset: str, seed: int, graph: Graph, ranks: int, place: Place) -> tuple[Config, Config]:
-    """Returns the configurations of one process and of ranks, by the rule, with the norm that ranks have."""
+    """Returns the configurations with one batch of the parts and with a batch of each, by the rule.
+
+    Both have the norm that ranks have.
+    """
     values = {"num_parts": PARTS, "parts_per_batch": ranks, "norm": "layer"}
-    one = place.configure((method, values), dataset, seed, graph, Variant())
-    return one, for_ranks(derive(one, {"parts_per_batch": 1, "parts_per_step": ranks}), graph, ranks)
+    joined = place.configure((method, values), dataset, seed, graph, Variant())
+    return joined, for_ranks(derive(joined, {"parts_per_batch": 1, "parts_per_step": ranks}), graph, ranks)
 
 
-def _scores(one: Sequence[Result], several: Sequence[Result], sources: Sources) -> list[Cell]:
-    """Returns the scores of both and their difference, each with its standard error, which one seed does not have."""
-    cells, tests = [], [[line["test"] for line in runs] for runs in (one, several)]
-    for runs, values in zip((one, several), tests, strict=True):
+def _scores(one: Sequence[Result], several: Sequence[Result], merged: Sequence[Result], sources: Sources) -> list[Cell]:
+    """Returns the cells of a method: one process, ranks, their difference, and one process with merged batches.
+
+    Each has its standard error, which one seed does not have.
+    """
+    cells, tests = [], [[line["test"] for line in runs] for runs in (one, several, merged)]
+    for runs, values in zip((one, several, merged), tests, strict=True):
         cell = score(values, sources.of(runs))
         cells.append(cell | {"error": cell["deviation"] / math.sqrt(len(values)) if len(values) > 1 else None})
+    gain = {"mean": cells[1]["mean"] - cells[0]["mean"], "error": None, "seeds": 1}
     if len(one) > 1:
-        cells.append(difference(tests[1], tests[0]))
-    else:
-        cells.append({"mean": cells[1]["mean"] - cells[0]["mean"], "error": None, "seeds": 1})
-    cells[2]["sources"] = sources.of([*one, *several])
+        gain = difference(tests[1], tests[0])
+    cells.insert(2, gain | {"sources": sources.of([*one, *several])})
     return cells
 
 

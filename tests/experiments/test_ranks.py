@@ -20,7 +20,12 @@ from lazygnn.graph import Graph
 from lazygnn.methods import build
 from tests.distributed.workers import run_command
 
-LABELS = ["lazygnn, one process", "lazygnn, 2 ranks", "lazygnn, difference"]
+LABELS = [
+    "lazygnn, one process",
+    "lazygnn, 2 ranks",
+    "lazygnn, difference",
+    "lazygnn, one process, 2 parts a batch",
+]
 
 
 @pytest.fixture
@@ -35,33 +40,36 @@ def invoke(dataset: Path, *more: object) -> Any:
     return CliRunner().invoke(app, list(map(str, words)))
 
 
-def check_both_kinds(done: Any, results: Path) -> None:
+def check_all_kinds(done: Any, results: Path) -> None:
     assert done.exit_code == 0, done.stderr
     rows = [line.split(" | ") for line in done.stdout.splitlines() if line.startswith("| lazygnn")]
     assert [row[0].removeprefix("| ") for row in rows] == LABELS
-    one, several = (json.loads(line) for line in (results / "ranks.jsonl").read_text().splitlines())
-    assert [f"{100 * line['test']:.2f} ± -" for line in (one, several)] == [row[1] for row in rows[:2]]
-    assert "ranks" not in one
-    assert (several["ranks"], several["epochs"], one["epochs"]) == (2, 2, 2)
-    assert several["halo_bytes_per_epoch"] > 0
-    assert one["key"] != several["key"]
-    values = [line["config"]["trainer"] | line["config"]["model"] for line in (one, several)]
+    merged, several = (json.loads(line) for line in (results / "ranks.jsonl").read_text().splitlines())
+    (one,) = (json.loads(line) for line in (results / "ranks-one.jsonl").read_text().splitlines())
+    shown = [rows[position][1].removesuffix(" |") for position in (0, 1, 3)]
+    assert shown == [f"{100 * line['test']:.2f} ± -" for line in (one, several, merged)]
+    assert "ranks" not in merged
+    assert (one["ranks"], several["ranks"]) == (1, 2)
+    assert {line["epochs"] for line in (one, several, merged)} == {2}
+    assert one["halo_bytes_per_epoch"] == 0 < several["halo_bytes_per_epoch"]
+    assert one["key"] == several["key"] != merged["key"]
+    values = [line["config"]["trainer"] | line["config"]["model"] for line in (merged, several)]
     differing = {name for name in values[0] if values[0][name] != values[1][name]}
     assert differing == {"parts_per_batch", "parts_per_step"}
 
 
-def test_both_kinds_are_trained_once(results: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_kind_is_trained_once(results: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def launch(size: int, words: Sequence[str], folder: Path, stop: Event) -> None:
         assert not stop.is_set()
         assert [text.splitlines()[-1] for text in run_command(size, words, folder)] == ["exit 0"] * size
 
     monkeypatch.setattr(torchrun, "launch", launch)
     first = invoke(tiny)
-    check_both_kinds(first, results)
+    check_all_kinds(first, results)
     monkeypatch.delattr(torchrun, "launch")
     again = invoke(tiny)
-    assert again.stdout.splitlines()[:2] == ["1 of 1 runs are stored; 0 to train"] * 2
-    assert again.stdout.splitlines()[2:] == [line for line in first.stdout.splitlines() if line.startswith("|")]
+    assert again.stdout.splitlines()[:3] == ["1 of 1 runs are stored; 0 to train"] * 3
+    assert again.stdout.splitlines()[3:] == [line for line in first.stdout.splitlines() if line.startswith("|")]
 
 
 def test_ranks_that_fail_are_one_line_and_a_status(results: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,13 +80,13 @@ def test_ranks_that_fail_are_one_line_and_a_status(results: Path, tiny: Path, mo
     done = invoke(tiny)
     assert done.exit_code == 2
     assert done.stderr.splitlines() == ["error: 2 ranks have failed: no such value"]
-    # what one process has trained is kept
+    # what is trained before is kept
     assert len((results / "ranks.jsonl").read_text().splitlines()) == 1
 
 
 @pytest.mark.soak
 def test_torchrun_starts_the_ranks(results: Path, tiny: Path) -> None:
-    check_both_kinds(invoke(tiny), results)
+    check_all_kinds(invoke(tiny), results)
 
 
 @pytest.mark.parametrize("method", ranks.METHODS)
@@ -100,7 +108,9 @@ def test_a_table_has_differences_with_their_errors_and_bytes(monkeypatch: pytest
         return [about | {"test": 0.5 + 0.02 * config.seed} for config in configs]
 
     def together(store: str, wanted: Sequence[tuple[Config, Graph]], size: int, workers: int) -> list[Result]:
-        assert (store, size, workers) == (ranks.STORE, 4, 1)
+        assert (store, size, workers) in [(ranks.STORE, 4, 1), (ranks.ALONE, 1, 1)]
+        if size == 1:
+            return [about | {"test": 0.3 + 0.02 * config.seed} for config, _ in wanted]
         sent = {"halo_bytes_per_epoch": 3_000_000, "allreduce_bytes_per_epoch": 1_250_000_000}
         return [
             about | sent | {"test": (0.51 if config.method == "lazygnn" else 0.4) + 0.02 * config.seed}
@@ -115,12 +125,14 @@ def test_a_table_has_differences_with_their_errors_and_bytes(monkeypatch: pytest
     assert summary.markdown().splitlines() == [
         "| method | tiny | tiny, halo, MB | tiny, gradients, MB |",
         "| --- | --- | --- | --- |",
-        "| lazygnn, one process | 51.00 ± 1.00 |  |  |",
+        "| lazygnn, one process | 31.00 ± 1.00 |  |  |",
         "| lazygnn, 4 ranks | 52.00 ± 1.00 | 3.00 | 1,250.00 |",
-        "| lazygnn, difference | 1.00 ± 1.41 |  |  |",
-        "| lazygnn-deep, one process | 51.00 ± 1.00 |  |  |",
+        "| lazygnn, difference | 21.00 ± 1.41 |  |  |",
+        "| lazygnn, one process, 4 parts a batch | 51.00 ± 1.00 |  |  |",
+        "| lazygnn-deep, one process | 31.00 ± 1.00 |  |  |",
         "| lazygnn-deep, 4 ranks | 41.00 ± 1.00 | 3.00 | 1,250.00 |",
-        "| lazygnn-deep, difference | -10.00 ± 1.41 |  |  |",
+        "| lazygnn-deep, difference | 10.00 ± 1.41 |  |  |",
+        "| lazygnn-deep, one process, 4 parts a batch | 51.00 ± 1.00 |  |  |",
     ]
 
 
