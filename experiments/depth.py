@@ -27,6 +27,7 @@ CASES: dict[str, Case] = {
     "lazygnn-deep, stack alone": ("lazygnn-deep", {"beside": []}),
     "lazygnn-deep, 60 parts": ("lazygnn-deep", {"num_parts": 60, "parts_per_batch": 6}),
     "lazygnn-deep, labels as input": ("lazygnn-deep", {"label_input": 0.5}),
+    "lazygnn-deep, no labels as input": ("lazygnn-deep", {"label_input": 0.0}),
     "lazygnn, neighbor": ("lazygnn", {"loader": "neighbor"}),
     "lazygnn, saint": ("lazygnn", {"loader": "saint"}),
     **{

@@ -54,9 +54,9 @@ def main(seeds: int, methods: Sequence[str], datasets: Sequence[str], ranks: int
         scores, sent = list[list[Cell]](), list[Cell]()
         for dataset in datasets:
             cases = [number for number, case in enumerate(wanted) if case[:2] == (method, dataset)]
-            runs = [[kind[number] for number in cases] for kind in (one, several, merged)]
-            scores.append(_scores(*runs, sources))
-            sent += _sent(runs[1], sources)
+            kinds = [[kind[number] for number in cases] for kind in (one, several, merged)]
+            scores.append(_scores(kinds, sources))
+            sent += _sent(kinds[1], sources)
         for position, label in enumerate(labels):
             more = sent if position == 1 else [None] * len(sent)
             rows.append(Row(label=f"{method}, {label}", cells=[*(cells[position] for cells in scores), *more]))
@@ -81,19 +81,23 @@ def configure(method: str, dataset: str, seed: int, graph: Graph, ranks: int, pl
     return joined, for_ranks(derive(joined, {"parts_per_batch": 1, "parts_per_step": ranks}), graph, ranks)
 
 
-def _scores(one: Sequence[Result], several: Sequence[Result], merged: Sequence[Result], sources: Sources) -> list[Cell]:
+def _scores(kinds: Sequence[Sequence[Result]], sources: Sources) -> list[Cell]:
     """Returns the cells of a method: one process, ranks, their difference, and one process with merged batches.
 
     Each has its standard error, which one seed does not have.
+
+    Args:
+        kinds: Runs of one process, of ranks, and with merged batches.
+        sources: Where these were run.
     """
-    cells, tests = [], [[line["test"] for line in runs] for runs in (one, several, merged)]
-    for runs, values in zip((one, several, merged), tests, strict=True):
+    cells, tests = [], [[line["test"] for line in runs] for runs in kinds]
+    for runs, values in zip(kinds, tests, strict=True):
         cell = score(values, sources.of(runs))
         cells.append(cell | {"error": cell["deviation"] / math.sqrt(len(values)) if len(values) > 1 else None})
-    gain = {"mean": cells[1]["mean"] - cells[0]["mean"], "error": None, "seeds": 1}
-    if len(one) > 1:
+    gain: Cell = {"mean": cells[1]["mean"] - cells[0]["mean"], "error": None, "seeds": 1}
+    if len(tests[0]) > 1:
         gain = difference(tests[1], tests[0])
-    cells.insert(2, gain | {"sources": sources.of([*one, *several])})
+    cells.insert(2, gain | {"sources": sources.of([*kinds[0], *kinds[1]])})
     return cells
 
 

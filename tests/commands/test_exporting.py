@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from lazygnn import commands
 from lazygnn.commands.embedding import write_embeddings
@@ -26,9 +27,14 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "lazygnn, head": {"prop_channels": 5},
     "lazygnn-deep, every view": {"alphas": [0.1, -0.5], "view_channels": 4, "num_blocks": 2, "norm": "batch"},
     "lazygnn-deep, stack alone": {"beside": [], "num_blocks": 1, "norm": "none", "eval_layers": 3},
+    "lazygnn-deep, labels": {"label_input": 0.5, "beside": []},
     "gcn, layer norm": {"norm": "layer", "num_layers": 3},
     "graphsage, batch norm": {"norm": "batch", "normalize_features": True},
 }
+
+
+def known_labels(network: plain.Network, arrays: dict[str, Any]) -> Tensor:
+    return network.known(torch.from_numpy(arrays["y"]), torch.from_numpy(arrays["train_mask"]))
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -43,8 +49,11 @@ def test_the_plain_file_computes_the_outputs_of_the_run(
     assert json.loads((tmp_path / "out" / "model.json").read_text()) == description
     network = plain.load(tmp_path / "out")
     x, edges = torch.from_numpy(block_arrays["x"]), torch.from_numpy(block_arrays["edge_index"])
-    torch.testing.assert_close(network(x, edges), expected, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(network.predict(x, edges), expected.softmax(dim=1), rtol=1e-5, atol=1e-5)
+    labels = known_labels(network, block_arrays) if description["reads_labels"] else None
+    assert description["reads_labels"] == (name == "lazygnn-deep, labels")
+    torch.testing.assert_close(network(x, edges, labels=labels), expected, rtol=1e-5, atol=1e-5)
+    found = network.predict(x, edges, labels=labels)
+    torch.testing.assert_close(found, expected.softmax(dim=1), rtol=1e-5, atol=1e-5)
     with pytest.raises(ValueError, match=r"`x` has shape \(60, 2\); give \[nodes, 3\]"):
         network(x[:, :2], edges)
 
@@ -91,10 +100,51 @@ def test_every_model_of_a_mixture_is_exported(
     assert write_embeddings(tmp_path / "run", tmp_path / "rows.npy", device="cpu") == (60, 3 * 8 + 2)
 
 
-def test_a_model_that_reads_labels_is_refused(dataset: Path, tmp_path: Path, configure: Configure) -> None:
-    commands.train(configure(dataset, "lazygnn-deep", label_input=0.5), tmp_path / "run", quiet=True)
-    with pytest.raises(ConfigError, match=r"`label_input=0.5` reads training labels and cannot be exported; train wi"):
-        export_run(tmp_path / "run", tmp_path / "out")
+@pytest.mark.parametrize("task", ["multi-label", "regression"])
+def test_labels_of_every_task_are_read(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure, task: str
+) -> None:
+    first, second = block_arrays["x"][:, 0], block_arrays["x"][:, 1]
+    y = np.stack((first > 0, second > 0), axis=1).astype(np.int8) if task == "multi-label" else 100 + 10 * first
+    arrays = block_arrays | {"y": y}
+    np.savez(dataset, **arrays)
+    options = {"label_input": 0.5, "beside": ["mlp"]}
+    commands.train(configure(dataset, "lazygnn-deep", lr=0.05, **options), tmp_path / "run", quiet=True)
+    run = Run.open(tmp_path / "run")
+    name = "weights" if task == "multi-label" else "model.weights"
+    run.save_weights(run.load_weights() | {name: torch.tensor([0.75, 0.25])})
+    expected, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    assert export_run(tmp_path / "run", tmp_path / "out")["task"] == task
+    network = plain.load(tmp_path / "out")
+    x, edges = torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["edge_index"])
+    found = network(x, edges, labels=known_labels(network, arrays))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(network(x, edges), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_program_reads_labels_or_says_that_it_has_none(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
+) -> None:
+    commands.train(configure(dataset, "lazygnn-deep", label_input=0.5, beside=[]), tmp_path / "run", quiet=True)
+    export_run(tmp_path / "run", tmp_path / "out")
+    np.savez(tmp_path / "bare.npz", x=block_arrays["x"], edge_index=block_arrays["edge_index"])
+    warning = "warning: `bare.npz` has no `y` and `train_mask`; no labels are shown to the network\n"
+    for graph, message in {str(dataset): "", "bare.npz": warning}.items():
+        call = [sys.executable, "out/model.py", graph, "predictions.npy"]
+        done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, message)
+        expected, _, _ = commands.predict_run(tmp_path / "run", tmp_path / graph, device="cpu")
+        np.testing.assert_allclose(np.load(tmp_path / "predictions.npy"), expected.softmax(dim=1), rtol=1e-5, atol=1e-5)
+
+
+def test_labels_that_a_network_does_not_read_are_refused(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
+) -> None:
+    commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
+    export_run(tmp_path / "run", tmp_path / "out")
+    network, x = plain.load(tmp_path / "out"), torch.from_numpy(block_arrays["x"])
+    with pytest.raises(ValueError, match="reads no labels; omit `labels`"):
+        network(x, torch.from_numpy(block_arrays["edge_index"]), labels=torch.zeros(60))
 
 
 def test_other_methods_and_folders_in_use_are_refused(dataset: Path, tmp_path: Path, configure: Configure) -> None:

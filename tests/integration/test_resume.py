@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
 TIERS = ("device", "host", "disk")
 # the method and the tier of each training
 TRAININGS = {**{tier: ("lazygnn", tier) for tier in TIERS}, "deep": ("lazygnn-deep", "disk")}
-DEEP: dict[str, Any] = {"num_blocks": 2, "alphas": [0.1, -0.5], "view_channels": 5}
+DEEP: dict[str, Any] = {"num_blocks": 2, "alphas": [0.1, -0.5], "view_channels": 5, "label_input": 0.25}
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,13 @@
 from dataclasses import FrozenInstanceError
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from lazygnn.graph import Graph
 from lazygnn.loader import FullLoader
-from lazygnn.methods.base import Cut, Method, MethodOptions, Place
+from lazygnn.methods.base import Cut, Facts, Method, MethodOptions, Place
 from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.propagation import NoPropagation
@@ -54,3 +55,32 @@ def test_its_parts_fit_together(path_graph: Graph) -> None:
     options, cut = METHOD.options(), Cut(path_graph, torch.tensor([0, 4]), seed=0)
     (batch,) = METHOD.loader(options, cut, CPU)
     assert METHOD.model(options, path_graph, CPU)(batch).shape == (4, 2)
+
+
+def line(train: list[int], num_nodes: int = 6, edges: list[tuple[int, int]] | None = None) -> Graph:
+    """Returns a path of nodes, or the given edges."""
+    links = [(node, node + 1) for node in range(num_nodes - 1)] if edges is None else edges
+    mask = np.zeros(num_nodes, dtype=bool)
+    mask[train] = True
+    y = np.arange(num_nodes) % 2
+    return Graph.from_edges(np.array(links).T, np.ones((num_nodes, 3)), y, train_mask=mask)
+
+
+@pytest.mark.parametrize(
+    ("train", "share"), [([0], 1 / 5), ([0, 5], 1 / 2), ([1, 4], 1.0), ([0, 1, 2, 3, 4, 5], 0.0)], ids=str
+)
+def test_facts_tell_how_many_nodes_are_near_a_label(train: list[int], share: float) -> None:
+    facts = Facts.of(line(train))
+    assert (facts.num_nodes, facts.num_train, facts.in_channels) == (6, len(train), 3)
+    assert facts.near_labels == pytest.approx(share)
+
+
+def test_facts_of_a_large_graph_are_estimated_on_some_nodes() -> None:
+    # the training node is linked to every other node of the first half; the standard error of the estimate is 0.014
+    size = 40_000
+    edges = [(0, node) for node in range(1, size // 2, 2)]
+    assert Facts.of(line([0], size, edges)).near_labels == pytest.approx(1 / 4, abs=0.06)
+
+
+def test_labels_of_another_component_are_not_near() -> None:
+    assert Facts.of(line([0, 1, 2], edges=[(0, 1), (1, 2), (3, 4), (4, 5)])).near_labels == 0

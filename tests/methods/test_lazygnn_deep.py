@@ -304,6 +304,15 @@ def test_scarce_labels_and_large_graphs_take_fewer_blocks(facts: Facts, num_bloc
     assert adapt(facts)["num_blocks"] == num_blocks
 
 
+@pytest.mark.parametrize(
+    ("num_train", "near_labels", "shown"),
+    [(20_000, 0.5, 0.5), (20_000, 0.4, 0.0), (19_000, 1.0, 0.0), (10**6, 1.0, 0.5)],
+)
+def test_plentiful_labels_near_the_other_nodes_are_shown(num_train: int, near_labels: float, shown: float) -> None:
+    facts = Facts(num_nodes=2_400_000, num_train=num_train, in_channels=100, near_labels=near_labels)
+    assert adapt(facts)["label_input"] == shown
+
+
 @pytest.mark.parametrize(("num_train", "narrow"), [(1_000, True), (1_900, True), (2_100, False), (20_000, False)])
 def test_scarce_labels_take_a_narrow_stack_beside_the_wide_one(num_train: int, narrow: bool) -> None:
     beside = adapt(Facts(num_nodes=90_000, num_train=num_train, in_channels=100))["beside"]

@@ -16,6 +16,7 @@ from lazygnn.files import replaced_folder
 from lazygnn.methods import method_options
 from lazygnn.model import Model
 from lazygnn.models import GCN, SAGE, Decoupled, LazyBlock, LazyStack, Mixture, Standardized
+from lazygnn.models.label_input import reads_labels
 from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation
 from lazygnn.version import VERSION
 
@@ -57,6 +58,8 @@ def describe_model(run: LoadedRun) -> dict[str, Any]:
     """Returns what `model.py` needs to know of a model, and where it comes from."""
     return _describe(_inner(run.model)) | {
         "in_channels": run.graph.in_channels,
+        "num_outputs": run.graph.task.num_outputs,
+        "reads_labels": reads_labels(run.model),
         "task": run.graph.task.kind,
         "class_names": None if run.graph.class_names is None else list(run.graph.class_names),
         "center": run.model.target_center.tolist() if isinstance(run.model, Standardized) else None,
@@ -91,11 +94,6 @@ def _describe(model: Model) -> dict[str, Any]:
 
 
 def _describe_stack(model: LazyStack) -> dict[str, Any]:
-    if model.labels is not None:
-        raise ConfigError(
-            f"a model with `label_input={model.labels.share}` reads training labels and cannot be exported; train with "
-            "`label_input=0`"
-        )
     blocks = cast(list[LazyBlock], list(model.blocks))
     narrow = blocks[0].narrow
     return {
@@ -103,6 +101,7 @@ def _describe_stack(model: LazyStack) -> dict[str, Any]:
         "in_channels": model.first.weight.shape[0],
         "channels": model.first.weight.shape[1],
         "out_channels": model.last.weight.shape[1],
+        "reads_labels": model.labels is not None,
         "num_blocks": len(blocks),
         "norm": _norm_of([model.norm]),
         "view_channels": None if narrow is None else narrow.weight.shape[1],

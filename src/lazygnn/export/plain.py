@@ -8,7 +8,8 @@ Beside this file are `model.json`, which describes the network, and `weights.saf
     answers = network.predict(x, edges)  # probabilities, or numbers for regression
 
 As a program, it reads `x`, `edge_index` and, if it is there, `edge_weight` from an .npz file and writes the
-predictions: `python model.py graph.npz predictions.npy`.
+predictions: `python model.py graph.npz predictions.npy`. A network that reads labels takes `y` of the nodes in
+`train_mask`.
 """
 
 import json
@@ -22,7 +23,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, one_hot
 
 
 class Affine(nn.Module):
@@ -105,7 +106,7 @@ class Decoupled(nn.Module):
         self.head = Affine(*description["head"]) if description["head"] else None
         self.spread = Spread(description)
 
-    def forward(self, x: Tensor, adj: Tensor) -> Tensor:
+    def forward(self, x: Tensor, adj: Tensor, targets: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Returns the outputs of every node."""
         x = self.spread(self.transform(x), adj)
         return x if self.head is None else self.head(x)
@@ -133,19 +134,26 @@ class Block(nn.Module):
 
 
 class Blocks(nn.Module):
-    """`W_out norm(h)` after the blocks, from `h = gelu(W_in x)`."""
+    """`W_out norm(h)` after the blocks, from `h = gelu(W_in x)`, or `gelu(W_in x + W_l t)` with known labels `t`."""
+
+    labels: nn.ModuleDict | None
 
     def __init__(self, description: dict[str, Any]) -> None:
         super().__init__()
         channels = description["channels"]
         self.first = Affine(description["in_channels"], channels)
+        embedding = Affine(description["out_channels"], channels, bias=False)
+        self.labels = nn.ModuleDict({"embedding": embedding}) if description["reads_labels"] else None
         self.blocks = nn.ModuleList(Block(description) for _ in range(description["num_blocks"]))
         self.norm = make_norm(description["norm"], channels)
         self.last = Affine(channels, description["out_channels"])
 
-    def forward(self, x: Tensor, adj: Tensor) -> Tensor:
+    def forward(self, x: Tensor, adj: Tensor, targets: Tensor | None = None) -> Tensor:
         """Returns the outputs of every node."""
-        h = gelu(self.first(x))
+        h = self.first(x)
+        if self.labels is not None and targets is not None:
+            h = h + self.labels["embedding"](targets)
+        h = gelu(h)
         for block in self.blocks:
             h = block(h, adj)
         out: Tensor = self.last(self.norm(h))
@@ -162,10 +170,10 @@ class Mixture(nn.Module):
         self.models = nn.ModuleList(make_body(each) for each in description["models"])
         self.register_buffer("weights", torch.empty(len(self.models)))
 
-    def forward(self, x: Tensor, adj: Tensor) -> Tensor:
+    def forward(self, x: Tensor, adj: Tensor, targets: Tensor | None = None) -> Tensor:
         """Returns the outputs of every node; a network of weight 0 is skipped."""
         used = zip(self.weights.tolist(), self.models, strict=True)
-        return torch.stack([weight * model(x, adj) for weight, model in used if weight]).sum(dim=0)
+        return torch.stack([weight * model(x, adj, targets) for weight, model in used if weight]).sum(dim=0)
 
 
 class GCNLayer(nn.Module):
@@ -205,7 +213,7 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(layer(a, b) for a, b in pairwise(sizes))
         self.norms = nn.ModuleList(make_norm(description["norm"], size) for size in sizes[1:-1])
 
-    def forward(self, x: Tensor, adj: Tensor) -> Tensor:
+    def forward(self, x: Tensor, adj: Tensor, targets: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """Returns the outputs of every node."""
         for layer, norm in zip(self.layers, self.norms, strict=False):
             x = torch.relu(norm(layer(x, adj)))
@@ -225,32 +233,55 @@ class Network(nn.Module):
         self.description = description
         self.body = make_body(description)
 
-    def forward(self, x: Tensor, edges: Tensor, weight: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, edges: Tensor, weight: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
         """Returns the outputs of every node, [N, C].
 
         Args:
             x: Features, [N, D].
             edges: Pairs of nodes, [2, M]; directions do not matter, and repeated edges count once.
             weight: Weights of the edges, [M].
+            labels: Known labels, if `reads_labels` is true in the description: classes, [N], with -1 for an unknown
+                one, or numbers, [N, C], with NaN. Without them the network predicts as if none were known.
         """
         if x.dim() != 2 or x.shape[1] != self.description["in_channels"]:
             raise ValueError(f"`x` has shape {tuple(x.shape)}; give [nodes, {self.description['in_channels']}]")
+        if labels is not None and not self.description["reads_labels"]:
+            raise ValueError("this network was trained without `label_input` and reads no labels; omit `labels`")
         if (features := self.description["feature_scale"]) is not None:
             center, scale = (torch.tensor(features[name], dtype=torch.float64) for name in ("center", "scale"))
             x = ((x.double() - center.to(x.device)) / scale.to(x.device)).float()
         if self.description["normalize_features"]:
             x = x / x.abs().sum(dim=1, keepdim=True).clamp(min=1e-12)
         make = mean_of_neighbors if self.description["kind"] == "sage" else normalized_adjacency
-        out: Tensor = self.body(x, make(edges, weight, len(x)))
+        targets = None if labels is None else self.targets(labels)
+        out: Tensor = self.body(x, make(edges, weight, len(x)), targets)
         if self.description["scale"] is None:
             return out
         # regression targets were standardized in training
         return out * out.new_tensor(self.description["scale"]) + out.new_tensor(self.description["center"])
 
+    def targets(self, labels: Tensor) -> Tensor:
+        """Returns what the network reads of labels, [N, C]: zero for a node without one."""
+        count = self.description["num_outputs"]
+        if self.description["task"] == "single-label":
+            return one_hot(labels.long().clamp(min=0), count).float() * (labels >= 0).unsqueeze(1)
+        values = labels.float().reshape(-1, count)
+        if self.description["scale"] is not None:
+            center, scale = (values.new_tensor(self.description[name]) for name in ("center", "scale"))
+            values = (values - center) / scale
+        return values.nan_to_num(nan=0.0)
+
+    def known(self, y: Tensor, mask: Tensor) -> Tensor:
+        """Returns the labels of the nodes in a mask as `forward` reads them, with all others unknown."""
+        if self.description["task"] == "single-label":
+            return torch.where(mask, y.long(), -1)
+        values = y.float().reshape(len(mask), -1)
+        return torch.where(mask.unsqueeze(1), values, torch.nan)
+
     @torch.no_grad()
-    def predict(self, x: Tensor, edges: Tensor, weight: Tensor | None = None) -> Tensor:
+    def predict(self, x: Tensor, edges: Tensor, weight: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
         """Returns probabilities, [N, C], or the outputs themselves for regression."""
-        outputs: Tensor = self(x, edges, weight)
+        outputs: Tensor = self(x, edges, weight, labels)
         task = self.description["task"]
         if task == "single-label":
             return outputs.softmax(dim=-1)
@@ -322,13 +353,19 @@ def main(graph: str, out: str) -> None:
     """Writes the predictions for a graph in an .npz file."""
     import numpy as np
 
+    names = ("x", "edge_index", "edge_weight", "y", "train_mask")
     with np.load(graph) as file:
-        found = {name: torch.from_numpy(file[name]) for name in ("x", "edge_index", "edge_weight") if name in file}
+        found = {name: torch.from_numpy(file[name]) for name in names if name in file}
     for name, content in {"x": "dense features, [N, D]", "edge_index": "edges, [2, E]"}.items():
         if name not in found:
             sys.exit(f"error: `{graph}` has no array `{name}`; save it with {content}")
-    network = load(Path(__file__).parent)
-    np.save(out, network.predict(found["x"].float(), found["edge_index"], found.get("edge_weight")).numpy())
+    network, labels = load(Path(__file__).parent), None
+    if network.description["reads_labels"] and {"y", "train_mask"} <= found.keys():
+        labels = network.known(found["y"], found["train_mask"])
+    elif network.description["reads_labels"]:
+        sys.stderr.write(f"warning: `{graph}` has no `y` and `train_mask`; no labels are shown to the network\n")
+    x, edges = found["x"].float(), found["edge_index"]
+    np.save(out, network.predict(x, edges, found.get("edge_weight"), labels).numpy())
 
 
 if __name__ == "__main__":

@@ -17,6 +17,9 @@ from lazygnn.model import Model
 from lazygnn.partitioning import Partition
 from lazygnn.tunable import Choices
 
+# nodes that an estimate looks at
+_SAMPLE = 1000
+
 
 @dataclass(frozen=True)
 class Place:
@@ -60,16 +63,18 @@ class Facts:
         num_nodes: Number of nodes.
         num_train: Number of training nodes.
         in_channels: Width of the features.
+        near_labels: Share of the other nodes that have a training node as a neighbor, estimated on some of them.
     """
 
     num_nodes: int
     num_train: int
     in_channels: int
+    near_labels: float = 0.0
 
     @staticmethod
     def of(graph: Graph) -> "Facts":
         """Returns the facts of a graph."""
-        return Facts(graph.num_nodes, graph.num_train, graph.in_channels)
+        return Facts(graph.num_nodes, graph.num_train, graph.in_channels, _near_labels(graph))
 
     @property
     def scarcity(self) -> float:
@@ -85,6 +90,19 @@ class Facts:
     def norm(self) -> str:
         """Returns the normalization between the layers of a model without one of its own."""
         return "batch" if self.plentiful else "none"
+
+
+def _near_labels(graph: Graph) -> float:
+    train = graph.masks["train"]
+    others = (~train).nonzero()[:, 0]
+    if len(others) == 0:
+        return 0.0
+    # drawn, as ids may alternate between kinds of nodes
+    drawn = torch.randperm(len(others), generator=torch.Generator().manual_seed(0))[:_SAMPLE]
+    rows = graph.adj.select(others[drawn.to(others.device)])
+    # the self-loop of such a node does not count, as the node itself is not in the split
+    labeled = torch.zeros(rows.num_rows, device=rows.device).index_add_(0, rows.row_index(), train[rows.col].float())
+    return float((labeled > 0).float().mean())
 
 
 class MethodOptions(Options):

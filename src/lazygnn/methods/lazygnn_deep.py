@@ -21,6 +21,8 @@ from lazygnn.tunable import Choices, Range
 
 # nodes from which the time of eight blocks outweighs what they gain
 _LARGE = 100_000
+# scarcity up to which half of the labels suffice to learn from, so that the others can be shown
+_SHOWN = 0.05
 
 Alpha = Annotated[float, Field(ge=-1, le=1)]
 # a narrow stack that sees all of its input, an MLP alone, and an MLP with lazy propagation
@@ -169,6 +171,7 @@ def adapt(facts: Facts) -> dict[str, Any]:
     """Takes two blocks where labels are scarce and eight where they are plentiful, four on a large graph.
 
     Where labels are scarce, the stack drops half of its input, and a narrow one that drops none is trained beside it.
+    Where they are plentiful, and most of the other nodes have a labeled neighbor, half of them are shown to the stack.
     Epoch and mixture are chosen by the score less the loss: by scores alone, the best of many is a lucky one.
     """
     most = 8 if facts.num_nodes <= _LARGE else 4
@@ -177,6 +180,7 @@ def adapt(facts: Facts) -> dict[str, Any]:
         "num_blocks": round(most - (most - 2) * facts.scarcity),
         "beside": beside,
         "criterion": "score-loss",
+        "label_input": 0.5 if facts.scarcity <= _SHOWN and facts.near_labels >= 0.5 else 0.0,
     }
 
 
