@@ -136,7 +136,8 @@ def _deep(shape: Shape, parts: dict[str, Any], device: torch.device) -> dict[str
     precision = precisions(device)[-1]
     common = {"hidden_channels": DEEP_WIDTH if shape.hidden_channels > 64 else shape.hidden_channels, "dropout": 0.5}
     common |= parts | precision.stored | {"lr": 0.003}
-    deep = common | {"num_blocks": DEEP_BLOCKS, "num_layers": 2}
+    # labels are shown, as they are by default on a graph of this shape
+    deep = common | {"num_blocks": DEEP_BLOCKS, "num_layers": 2, "label_input": 0.5}
     host = {"history": "pinned", "features": "host", "edges": "device"}
     what, stored = f"{DEEP_BLOCKS} blocks and the models beside them", "histories in page-locked host memory"
     layered = {
