@@ -116,7 +116,7 @@ def ranks(
     workers: Workers = 1,
     save: Save = False,
 ) -> None:
-    """Compares the scores of several ranks with those of one process that has the same parts."""
+    """Compares the scores of several ranks with those of one process that has the same parts and batches."""
     _check("--method", method or [], list(ranks_experiment.METHODS))
     # a repeated name counts once
     methods = list(dict.fromkeys(method or ranks_experiment.METHODS[:1]))

@@ -64,6 +64,11 @@ class Model(nn.Module):
         return {}
 
     @property
+    def reads_labels(self) -> bool:
+        """Returns whether `infer` reads the labels of training nodes."""
+        return False
+
+    @property
     def device(self) -> torch.device:
         """Returns the device of the weights."""
         return next(self.parameters()).device

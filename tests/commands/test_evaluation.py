@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
@@ -190,6 +191,31 @@ def test_another_graph_is_scored_with_the_weights_of_the_run(
     assert other["labeled"] == float((logits.argmax(dim=1) == graph.y)[labeled].double().mean())
     assert (other["val"], other["test"]) == (None, None)
     assert other["labeled"] > 0.6
+
+
+@pytest.mark.parametrize("kind", ["labels as input", "correct and smooth", "neither"])
+def test_labels_that_predictions_read_are_not_scored(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure, kind: str
+) -> None:
+    share = 0.5 if kind == "labels as input" else 0.0
+    config = configure(dataset, "lazygnn-deep", label_input=share, beside=[], epochs=20, lr=0.05)
+    commands.train(config, tmp_path / "run", quiet=True)
+    change = CorrectAndSmooth() if kind == "correct and smooth" else None
+    known = np.arange(60) % 3 > 0
+    # labels of known nodes are wrong, so that they would spoil the score
+    y = np.where(known, (block_arrays["y"] + 1) % 3, block_arrays["y"])
+    arrays = {"edge_index": block_arrays["edge_index"], "x": block_arrays["x"], "y": y}
+    np.savez("later.npz", **arrays, train_mask=known)
+    found = commands.evaluate_run(tmp_path / "run", device="cpu", graph_file="later.npz", correct_and_smooth=change)
+    logits, graph, _ = commands.predict_run(tmp_path / "run", "later.npz", device="cpu", correct_and_smooth=change)
+    scored = torch.from_numpy(~known) if kind != "neither" else torch.ones(60, dtype=torch.bool)
+    assert found["labeled"] == float((logits.argmax(dim=1) == graph.y)[scored].double().mean())
+    np.savez("all.npz", **arrays, train_mask=np.ones(60, dtype=bool))
+    if kind == "neither":
+        assert commands.evaluate_run(tmp_path / "run", device="cpu", graph_file="all.npz")["labeled"] >= 0
+        return
+    with pytest.raises(GraphError, match=r"`all` has no label outside of its `train_mask`, .* take the nodes to score"):
+        commands.evaluate_run(tmp_path / "run", device="cpu", graph_file="all.npz", correct_and_smooth=change)
 
 
 TWITCH = Path(__file__).parents[3] / "shared" / "data"

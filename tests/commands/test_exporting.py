@@ -128,12 +128,18 @@ def test_the_program_reads_labels_or_says_that_it_has_none(
     commands.train(configure(dataset, "lazygnn-deep", label_input=0.5, beside=[]), tmp_path / "run", quiet=True)
     export_run(tmp_path / "run", tmp_path / "out")
     np.savez(tmp_path / "bare.npz", x=block_arrays["x"], edge_index=block_arrays["edge_index"])
-    warning = "warning: `bare.npz` has no `y` and `train_mask`; no labels are shown to the network\n"
-    for graph, message in {str(dataset): "", "bare.npz": warning}.items():
+    np.savez(tmp_path / "unmasked.npz", **{name: block_arrays[name] for name in ("x", "edge_index", "y")})
+    warnings = {
+        str(dataset): "",
+        "bare.npz": "warning: `bare.npz` has no `y` and `train_mask`; no labels are shown to the network\n",
+        "unmasked.npz": "warning: `unmasked.npz` has no `train_mask`; no labels are shown to the network\n",
+    }
+    for graph, message in warnings.items():
         call = [sys.executable, "out/model.py", graph, "predictions.npy"]
         done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, message)
-        expected, _, _ = commands.predict_run(tmp_path / "run", tmp_path / graph, device="cpu")
+        labeled = dataset if not message else tmp_path / "bare.npz"
+        expected, _, _ = commands.predict_run(tmp_path / "run", labeled, device="cpu")
         np.testing.assert_allclose(np.load(tmp_path / "predictions.npy"), expected.softmax(dim=1), rtol=1e-5, atol=1e-5)
 
 
@@ -145,6 +151,60 @@ def test_labels_that_a_network_does_not_read_are_refused(
     network, x = plain.load(tmp_path / "out"), torch.from_numpy(block_arrays["x"])
     with pytest.raises(ValueError, match="reads no labels; omit `labels`"):
         network(x, torch.from_numpy(block_arrays["edge_index"]), labels=torch.zeros(60))
+    # nor does the program look at them
+    np.savez(tmp_path / "named.npz", x=block_arrays["x"], edge_index=block_arrays["edge_index"], y=np.array(["a"] * 60))
+    call = [sys.executable, "out/model.py", "named.npz", "predictions.npy"]
+    subprocess.run(call, cwd=tmp_path, check=True)
+    np.testing.assert_allclose(
+        np.load(tmp_path / "predictions.npy"), network.predict(x, torch.from_numpy(block_arrays["edge_index"]))
+    )
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "message"),
+    [
+        ("single-label", torch.zeros(60, 1, dtype=torch.long), "classes below 3"),
+        ("single-label", torch.zeros(60), "classes below 3"),
+        ("single-label", torch.full((60,), 3), "classes below 3"),
+        ("multi-label", torch.zeros(60), r"`labels` have shape \(60,\); give \[nodes, 2\]"),
+    ],
+    ids=["a column", "floats", "another class", "no columns"],
+)
+def test_labels_of_another_kind_are_refused(
+    dataset: Path,
+    tmp_path: Path,
+    block_arrays: dict[str, Any],
+    configure: Configure,
+    task: str,
+    labels: Tensor,
+    message: str,
+) -> None:
+    y = block_arrays["y"] if task == "single-label" else (block_arrays["x"][:, :2] > 0).astype(np.int8)
+    np.savez(dataset, **block_arrays | {"y": y})
+    commands.train(configure(dataset, "lazygnn-deep", label_input=0.5, beside=[]), tmp_path / "run", quiet=True)
+    export_run(tmp_path / "run", tmp_path / "out")
+    network, x = plain.load(tmp_path / "out"), torch.from_numpy(block_arrays["x"])
+    edges = torch.from_numpy(block_arrays["edge_index"])
+    with pytest.raises(ValueError, match=message):
+        network(x, edges, labels=labels)
+    with pytest.raises(ValueError, match=r"`mask` has shape \(60,\) and type torch.int64; give one bool a node"):
+        network.known(torch.from_numpy(y), torch.ones(60, dtype=torch.long))
+    if task == "multi-label":
+        # -1 and NaN both mean an unknown label
+        unknown = torch.tensor([[-1.0, 1.0], [torch.nan, 0.0]]).repeat(30, 1)
+        assert torch.equal(network.targets(unknown), torch.zeros(60, 2))
+    else:
+        with pytest.raises(ValueError, match=r"`y` has shape \(60, 1\) and type torch.int64; give a class for every"):
+            network.known(torch.zeros(60, 1, dtype=torch.long), torch.ones(60, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32])
+def test_edges_of_small_integers_do_not_overflow(dtype: torch.dtype) -> None:
+    size = {torch.int16: 400, torch.int32: 70_000}[dtype]
+    edges = torch.tensor([[size - 1], [2]])
+    expected, found = (plain.undirected(each, None, size) for each in (edges, edges.to(dtype)))
+    for one, other in zip(expected, found, strict=True):
+        assert torch.equal(one, other)
 
 
 def test_other_methods_and_folders_in_use_are_refused(dataset: Path, tmp_path: Path, configure: Configure) -> None:

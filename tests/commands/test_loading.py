@@ -1,3 +1,4 @@
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,14 +10,17 @@ import torch
 
 import lazygnn
 from lazygnn import commands
+from lazygnn.commands.embedding import write_embeddings
 from lazygnn.commands.loading import check_labels
 from lazygnn.config import Config
+from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.run.folder import RESULT, WEIGHTS
 from lazygnn.task import Task
 from lazygnn.training import evaluate
 
+Arrays = dict[str, Any]
 Configure = Callable[..., Config]
 
 
@@ -97,3 +101,52 @@ def test_labels_of_another_meaning_are_refused(block_graph: Graph, change: dict[
     check_labels(replace(block_graph, task=Task("single-label", 2)), named)
     with pytest.raises(GraphError, match=message):
         check_labels(replace(named, **change), named)
+
+
+@pytest.fixture
+def reader(dataset: Path, tmp_path: Path, configure: Configure) -> Path:
+    """Returns a run that reads training labels."""
+    commands.train(configure(dataset, "lazygnn-deep", label_input=0.5, beside=[]), tmp_path / "reader", quiet=True)
+    return tmp_path / "reader"
+
+
+USES: dict[str, Callable[[Path, Path], object]] = {
+    "predict": lambda run, graph: commands.predict_run(run, graph, device="cpu"),
+    "embed": lambda run, graph: write_embeddings(run, graph.with_suffix(".npy"), graph, device="cpu"),
+    "load_run": lambda run, graph: lazygnn.load_run(run, device="cpu").predict(load_graph(graph)),
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_graph_without_the_labels_that_a_model_reads_is_reported(
+    reader: Path, dataset: Path, tmp_path: Path, block_arrays: Arrays, caplog: pytest.LogCaptureFixture, use: str
+) -> None:
+    np.savez(tmp_path / "bare.npz", x=block_arrays["x"], edge_index=block_arrays["edge_index"])
+    with caplog.at_level(logging.WARNING):
+        USES[use](reader, dataset)
+        assert "reads them" not in caplog.text
+        USES[use](reader, tmp_path / "bare.npz")
+    assert "graph `bare` has no training labels, but the model reads them" in caplog.text
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"y": np.arange(60) % 4}, "are single-label with 4 outputs, the run was trained on single-label with 3"),
+        ({"y": np.linspace(0, 1, 60)}, "are regression with 1 outputs, the run was trained on single-label with 3"),
+        ({"class_name": np.array(["c", "b", "a"])}, "has the classes c, b, a, the run was trained on a, b, c"),
+    ],
+    ids=["more classes", "numbers", "other order"],
+)
+def test_labels_that_a_model_would_misread_are_refused(
+    dataset: Path, tmp_path: Path, block_arrays: Arrays, configure: Configure, use: str, changed: Arrays, message: str
+) -> None:
+    np.savez(dataset, **block_arrays, class_name=np.array(["a", "b", "c"]))
+    np.savez(tmp_path / "changed.npz", **block_arrays | changed)
+    for name, share in {"reader": 0.5, "other": 0.0}.items():
+        commands.train(configure(dataset, "lazygnn-deep", beside=[], label_input=share), tmp_path / name, quiet=True)
+    with pytest.raises(GraphError, match=message):
+        USES[use](tmp_path / "reader", tmp_path / "changed.npz")
+    # a model that reads none accepts them
+    USES[use](tmp_path / "other", tmp_path / "changed.npz")

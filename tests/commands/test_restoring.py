@@ -145,22 +145,3 @@ def test_one_way_edges_are_told_of_in_training_and_not_again(
     (run / "result.json").unlink()
     assert times_told(lambda: commands.resume(run, device="cpu", quiet=True)) == 1
     assert times_told(lambda: commands.prepare(str(dataset), 2, "random", 1)) == 1
-
-
-@pytest.mark.parametrize(("label_input", "warned"), [(0.5, True), (0.0, False)])
-def test_a_graph_without_the_labels_that_a_model_reads_is_reported(
-    dataset: Path,
-    tmp_path: Path,
-    block_arrays: Arrays,
-    caplog: pytest.LogCaptureFixture,
-    configure: Configure,
-    label_input: float,
-    warned: bool,
-) -> None:
-    commands.train(configure(dataset, "lazygnn-deep", label_input=label_input), tmp_path / "run", quiet=True)
-    np.savez(tmp_path / "bare.npz", x=block_arrays["x"], edge_index=block_arrays["edge_index"])
-    with caplog.at_level(logging.WARNING):
-        commands.predict_run(tmp_path / "run", device="cpu")
-        assert "label_input" not in caplog.text
-        commands.predict_run(tmp_path / "run", tmp_path / "bare.npz", device="cpu")
-    assert ("`bare` has no training labels, but " in caplog.text) == warned

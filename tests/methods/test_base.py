@@ -1,6 +1,6 @@
 """The defaults of a method that defines nothing but a model and a loader."""
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import numpy as np
@@ -84,3 +84,9 @@ def test_facts_of_a_large_graph_are_estimated_on_some_nodes() -> None:
 
 def test_labels_of_another_component_are_not_near() -> None:
     assert Facts.of(line([0, 1, 2], edges=[(0, 1), (1, 2), (3, 4), (4, 5)])).near_labels == 0
+
+
+def test_an_edge_without_weight_brings_no_label() -> None:
+    graph = line([0, 2, 4])
+    assert Facts.of(graph).near_labels == 1
+    assert Facts.of(replace(graph, adj=graph.adj.with_value(torch.zeros_like(graph.adj.value)))).near_labels == 0

@@ -17,6 +17,7 @@ from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory
 from lazygnn.loader import ClusterLoader, FullLoader
+from lazygnn.methods import build, resolve
 from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled, Mixture
 from lazygnn.models.mixture import STEPS
@@ -217,3 +218,12 @@ def test_what_does_not_fit_is_named() -> None:
     for models in ([], None, [next(iter(make()))], [nn.Linear(1, 1), nn.Linear(1, 1)]):
         with pytest.raises(ConfigError, match=r"`models` is .*; give a list of two or more `Model`"):
             Mixture(models)  # type: ignore[arg-type]
+
+
+def test_labels_are_read_if_a_model_that_counts_reads_them(block_graph: Graph) -> None:
+    for share, weights, reads in [(0.5, (0.5, 0.5), True), (0.5, (0.0, 1.0), False), (0.0, (0.5, 0.5), False)]:
+        values = {"hidden_channels": 8, "label_input": share, "beside": ["mlp"]}
+        model = build(resolve("lazygnn-deep", "block", values), block_graph).model
+        assert isinstance(model, Mixture)
+        model.weights.copy_(torch.tensor(weights))
+        assert model.reads_labels == reads

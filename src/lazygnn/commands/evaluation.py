@@ -5,14 +5,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from lazygnn.commands.loading import check_labels, fitting
+from torch import Tensor
+
+from lazygnn.commands.loading import check_labels, check_read_labels, fitting
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.commands.result import make_result
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
-from lazygnn.errors import ConfigError
-from lazygnn.graph import without_warnings
+from lazygnn.errors import ConfigError, GraphError
+from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import read_config
 from lazygnn.ops import choose_device
 from lazygnn.reports import make_report
@@ -45,7 +47,7 @@ def evaluate_run(
 
     Returns:
         The result, as `train` returns it; the values of `correct_and_smooth` follow if that is given. With another
-        graph, `labeled` is the score on all of its nodes with a label.
+        graph, `labeled` is the score on all of its nodes with a label that the predictions do not read.
     """
     (result,) = evaluate_by_metrics(
         path,
@@ -97,14 +99,18 @@ def evaluate_by_metrics(
     if graph_file is None:
         check_same_graph(run, graph)
     else:
-        other = load_graph(graph_file, root)
-        check_labels(other, graph)
-        graph, elsewhere = fitting(other, graph), {"graph": str(graph_file)}
+        other, trained_on = load_graph(graph_file, root), graph
+        check_labels(other, trained_on)
+        graph, elsewhere = fitting(other, trained_on), {"graph": str(graph_file)}
     if correct_and_smooth is not None:
         correct_and_smooth.check(graph)
     found = [find_metric(name, graph.task) for name in metrics or [config.trainer.metric]]
     loaded = graph
     model, graph = restore_model(run, weights, graph, chosen)
+    labeled = {}
+    if graph_file is not None:
+        check_read_labels(model, other, trained_on)
+        labeled = {"labeled": _scored(graph, known=model.reads_labels or correct_and_smooth is not None)}
     logits, trained, changed = infer(model, graph), run.result(), {}
     if correct_and_smooth is not None:
         logits = correct_and_smooth.apply_to_logits(logits, graph, device=chosen)
@@ -116,8 +122,18 @@ def evaluate_by_metrics(
     for name, metric in found:
         scores = score(metric, logits, graph.y, graph.masks)
         result = make_result(config, name, scores, trained=trained, device=chosen, path=path) | changed | elsewhere
-        if graph_file is not None:
-            labeled = {"labeled": graph.task.labeled(graph.y)}
-            result |= score(metric, logits, graph.y, labeled)
-        results.append(result)
+        results.append(result | score(metric, logits, graph.y, labeled))
     return results
+
+
+def _scored(graph: Graph, *, known: bool) -> Tensor:
+    """Returns the labeled nodes of a graph to score, [N] bool: without training nodes if their labels are read."""
+    labeled = graph.task.labeled(graph.y)
+    if known and "train" in graph.masks:
+        labeled &= ~graph.masks["train"]
+    if not bool(labeled.any()):
+        raise GraphError(
+            f"graph `{graph.name}` has no label outside of its `train_mask`, and the predictions read those inside; "
+            "take the nodes to score out of the `train_mask`"
+        )
+    return labeled

@@ -16,7 +16,6 @@ from lazygnn.files import replaced_folder
 from lazygnn.methods import method_options
 from lazygnn.model import Model
 from lazygnn.models import GCN, SAGE, Decoupled, LazyBlock, LazyStack, Mixture, Standardized
-from lazygnn.models.label_input import reads_labels
 from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation
 from lazygnn.version import VERSION
 
@@ -59,7 +58,7 @@ def describe_model(run: LoadedRun) -> dict[str, Any]:
     return _describe(_inner(run.model)) | {
         "in_channels": run.graph.in_channels,
         "num_outputs": run.graph.task.num_outputs,
-        "reads_labels": reads_labels(run.model),
+        "reads_labels": run.model.reads_labels,
         "task": run.graph.task.kind,
         "class_names": None if run.graph.class_names is None else list(run.graph.class_names),
         "center": run.model.target_center.tolist() if isinstance(run.model, Standardized) else None,

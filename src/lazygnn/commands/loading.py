@@ -1,5 +1,6 @@
 """Loads a run into Python: its model with the best weights, its graph, and predictions for any graph."""
 
+import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from lazygnn.run.folder import Run
 from lazygnn.run.inputs import check_same_graph
 from lazygnn.run.predictions import prediction_table
 from lazygnn.training import infer
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class LoadedRun:
         """Returns the columns of `lazygnn predict`: node, prediction and probability.
 
         Args:
-            graph: Another graph with the same features; it needs no labels.
+            graph: Another graph with the same features. It needs no labels, unless the run was trained with
+                `label_input`.
             probabilities: Whether to add a column for the probability of each class.
         """
         own = self.graph if graph is None else graph
@@ -63,6 +67,9 @@ class LoadedRun:
         return self.model.embed(self._placed(graph))
 
     def _placed(self, graph: Graph | None) -> Graph:
+        if graph is not None:
+            check_graph(graph)
+            check_read_labels(self.model, graph, self.graph)
         graph = self.graph if graph is None else fitting(graph, self.graph)
         return place_graph(self.config, graph, self.device, self.feature_scale)
 
@@ -123,3 +130,23 @@ def check_labels(graph: Graph, trained_on: Graph) -> None:
             f"graph `{graph.name}` has the classes {', '.join(graph.class_names or ())}, the run was trained on "
             f"{', '.join(trained_on.class_names or ())}; give the same classes in the same order"
         )
+
+
+def check_read_labels(model: Model, graph: Graph, trained_on: Graph) -> None:
+    """Refuses another graph with labels that a model would misread; warns if it has none for a model that reads them.
+
+    Args:
+        model: With its weights.
+        graph: The other graph, with its own task.
+        trained_on: The graph of training.
+    """
+    if not model.reads_labels:
+        return
+    if "train" in graph.masks:
+        check_labels(graph, trained_on)
+        return
+    logger.warning(
+        "graph `%s` has no training labels, but the model reads them, so its predictions are less accurate; give the "
+        "graph known labels `y` and a `train_mask`, or train with `label_input=0`",
+        graph.name,
+    )

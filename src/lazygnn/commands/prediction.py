@@ -6,6 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lazygnn.commands.importing import add_rows
+from lazygnn.commands.loading import check_read_labels
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.reporting import read_temperature
 from lazygnn.commands.restoring import reload_graph, restore_model
@@ -73,11 +74,13 @@ def predict_run(
             "give a graph with the same features"
         )
     # a new graph need not have labels, so the task is that of training
-    graph = replace(graph, task=trained_on.task)
+    given, graph = graph, replace(graph, task=trained_on.task)
     if correct_and_smooth is not None:
         correct_and_smooth.check(graph)
     chosen = choose_device(device)
     model, placed = restore_model(run, weights, graph, chosen)
+    if graph_file is not None:
+        check_read_labels(model, given, trained_on)
     logits = infer(model, placed)
     if correct_and_smooth is not None:
         logits = correct_and_smooth.apply_to_logits(logits, placed, device=chosen)

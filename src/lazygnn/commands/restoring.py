@@ -1,6 +1,5 @@
 """Restores the graph and the model of an earlier run."""
 
-import logging
 from pathlib import Path
 
 import torch
@@ -15,10 +14,7 @@ from lazygnn.graph import Graph
 from lazygnn.methods import Place, build_model, place_graph, read_config
 from lazygnn.model import Model
 from lazygnn.models import Standardized
-from lazygnn.models.label_input import reads_labels
 from lazygnn.run.folder import HISTORIES, Run
-
-logger = logging.getLogger(__name__)
 
 
 def with_absolute_paths(config: Config) -> Config:
@@ -71,13 +67,6 @@ def restore_model(
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"the weights in `{run.path}` do not fit its configuration: {reason}") from error
-    if "train" not in graph.masks and reads_labels(model):
-        logger.warning(
-            "`%s` has no training labels, but `%s` was trained with `label_input` and reads them; give the graph known "
-            "labels and a `train_mask`, or train with `label_input=0`",
-            graph.name,
-            run.path,
-        )
     return model, graph
 
 

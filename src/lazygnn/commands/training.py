@@ -305,7 +305,8 @@ def _load_initial(model: Model, weights: dict[str, Tensor]) -> None:
         reason = " ".join(str(error).split())
         raise ConfigError(
             f"the weights of `--init-from` do not fit this model: {reason}; "
-            "use a method and options with the same layers, and a graph with the same features and classes"
+            "use a method and options with the same layers (the rule may set others for this graph: `lazygnn show` has "
+            "those of the run), and a graph with the same features and classes"
         ) from error
 
 

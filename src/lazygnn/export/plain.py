@@ -241,7 +241,8 @@ class Network(nn.Module):
             edges: Pairs of nodes, [2, M]; directions do not matter, and repeated edges count once.
             weight: Weights of the edges, [M].
             labels: Known labels, if `reads_labels` is true in the description: classes, [N], with -1 for an unknown
-                one, or numbers, [N, C], with NaN. Without them the network predicts as if none were known.
+                one, or numbers, [N, C], with NaN. `known` makes them. Without any the network predicts as if none
+                were known.
         """
         if x.dim() != 2 or x.shape[1] != self.description["in_channels"]:
             raise ValueError(f"`x` has shape {tuple(x.shape)}; give [nodes, {self.description['in_channels']}]")
@@ -262,18 +263,32 @@ class Network(nn.Module):
 
     def targets(self, labels: Tensor) -> Tensor:
         """Returns what the network reads of labels, [N, C]: zero for a node without one."""
-        count = self.description["num_outputs"]
-        if self.description["task"] == "single-label":
+        task, count = self.description["task"], self.description["num_outputs"]
+        if task == "single-label":
+            if labels.dim() != 1 or labels.is_floating_point() or int(labels.max()) >= count:
+                raise ValueError(f"`labels` have to be classes below {count}, [nodes], with -1 for an unknown one")
             return one_hot(labels.long().clamp(min=0), count).float() * (labels >= 0).unsqueeze(1)
-        values = labels.float().reshape(-1, count)
+        if labels.dim() != 2 or labels.shape[1] != count:
+            raise ValueError(f"`labels` have shape {tuple(labels.shape)}; give [nodes, {count}]")
+        values = labels.float()
+        known = (values >= 0 if task == "multi-label" else ~values.isnan()).all(dim=1, keepdim=True)
         if self.description["scale"] is not None:
             center, scale = (values.new_tensor(self.description[name]) for name in ("center", "scale"))
             values = (values - center) / scale
-        return values.nan_to_num(nan=0.0)
+        return torch.where(known, values, 0.0)
 
     def known(self, y: Tensor, mask: Tensor) -> Tensor:
-        """Returns the labels of the nodes in a mask as `forward` reads them, with all others unknown."""
+        """Returns the labels of the nodes in a mask as `forward` reads them, with all others unknown.
+
+        Args:
+            y: Classes, [N], or numbers, [N, C].
+            mask: Nodes whose label is known, [N] bool.
+        """
+        if mask.dtype != torch.bool or mask.shape != y.shape[:1]:
+            raise ValueError(f"`mask` has shape {tuple(mask.shape)} and type {mask.dtype}; give one bool a node")
         if self.description["task"] == "single-label":
+            if y.dim() != 1 or y.is_floating_point():
+                raise ValueError(f"`y` has shape {tuple(y.shape)} and type {y.dtype}; give a class for every node")
             return torch.where(mask, y.long(), -1)
         values = y.float().reshape(len(mask), -1)
         return torch.where(mask.unsqueeze(1), values, torch.nan)
@@ -327,7 +342,8 @@ def mean_of_neighbors(edges: Tensor, weight: Tensor | None, num_nodes: int) -> T
 def undirected(edges: Tensor, weight: Tensor | None, num_nodes: int) -> tuple[Tensor, Tensor, Tensor]:
     """Returns rows, columns and weights of all edges in both directions, each once, with its largest weight."""
     value = torch.ones(edges.shape[1], device=edges.device) if weight is None else weight
-    key = torch.cat((edges[0] * num_nodes + edges[1], edges[1] * num_nodes + edges[0])).long()
+    first, second = edges.long()
+    key = torch.cat((first * num_nodes + second, second * num_nodes + first))
     unique, inverse = key.unique(return_inverse=True)
     value = value.double().repeat(2)
     largest = value.new_zeros(len(unique)).scatter_reduce_(0, inverse, value, "amax")
@@ -353,17 +369,19 @@ def main(graph: str, out: str) -> None:
     """Writes the predictions for a graph in an .npz file."""
     import numpy as np
 
-    names = ("x", "edge_index", "edge_weight", "y", "train_mask")
+    network, labels = load(Path(__file__).parent), None
+    shown = ("y", "train_mask") if network.description["reads_labels"] else ()
     with np.load(graph) as file:
+        names = ("x", "edge_index", "edge_weight", *shown)
         found = {name: torch.from_numpy(file[name]) for name in names if name in file}
     for name, content in {"x": "dense features, [N, D]", "edge_index": "edges, [2, E]"}.items():
         if name not in found:
             sys.exit(f"error: `{graph}` has no array `{name}`; save it with {content}")
-    network, labels = load(Path(__file__).parent), None
-    if network.description["reads_labels"] and {"y", "train_mask"} <= found.keys():
+    missing = [f"`{name}`" for name in shown if name not in found]
+    if missing:
+        sys.stderr.write(f"warning: `{graph}` has no {' and '.join(missing)}; no labels are shown to the network\n")
+    elif shown:
         labels = network.known(found["y"], found["train_mask"])
-    elif network.description["reads_labels"]:
-        sys.stderr.write(f"warning: `{graph}` has no `y` and `train_mask`; no labels are shown to the network\n")
     x, edges = found["x"].float(), found["edge_index"]
     np.save(out, network.predict(x, edges, found.get("edge_weight"), labels).numpy())
 

@@ -101,7 +101,8 @@ def _near_labels(graph: Graph) -> float:
     drawn = torch.randperm(len(others), generator=torch.Generator().manual_seed(0))[:_SAMPLE]
     rows = graph.adj.select(others[drawn.to(others.device)])
     # the self-loop of such a node does not count, as the node itself is not in the split
-    labeled = torch.zeros(rows.num_rows, device=rows.device).index_add_(0, rows.row_index(), train[rows.col].float())
+    links = (train[rows.col] & (rows.value != 0)).float()
+    labeled = torch.zeros(rows.num_rows, device=rows.device).index_add_(0, rows.row_index(), links)
     return float((labeled > 0).float().mean())
 
 

@@ -4,7 +4,8 @@ A model with many features and few labels memorizes its training nodes, whatever
 labels per feature, so `Facts.scarcity` decides:
 
 - Scarce labels: half of the input entries are dropped, and the model is shallow.
-- Plentiful labels: no input is dropped, the model is deeper, and it trains twice as long.
+- Plentiful labels: no input is dropped, the model is deeper, and it trains twice as long. `lazygnn-deep` also reads
+  labels as input if most of the other nodes have a labeled neighbor (`Facts.near_labels`).
 
 Everything else is the same for every graph: 256 channels, dropout 0.5, AdamW with a learning rate that rises for 20
 epochs and then falls to zero along a cosine. Without the rise, deep models stay behind on graphs where structure

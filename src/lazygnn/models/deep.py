@@ -108,6 +108,11 @@ class LazyStack(Model):
         layers[-1].extend(self.norm.parameters())
         return layers
 
+    @property
+    def reads_labels(self) -> bool:
+        """Returns whether the labels of training nodes are shown to the stack."""
+        return self.labels is not None
+
     def _outputs(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Returns the outputs of the targets, [T, C], and the weight of the loss of each, [T]."""
         check_batch(batch)

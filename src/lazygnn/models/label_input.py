@@ -17,11 +17,6 @@ from lazygnn.models.layers import Linear
 from lazygnn.task import Task
 
 
-def reads_labels(model: nn.Module) -> bool:
-    """Returns whether a model, or a part of it, reads training labels."""
-    return any(isinstance(module, LabelInput) for module in model.modules())
-
-
 class Shown(NamedTuple):
     """What a step shows of the labels, and what it learns from."""
 

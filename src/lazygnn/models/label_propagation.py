@@ -35,6 +35,11 @@ class LabelPropagation(Model):
         self.register_buffer("anchor", torch.empty(0), persistent=False)
 
     @property
+    def reads_labels(self) -> bool:
+        """Returns that labels are read; they are the only input beside the graph."""
+        return True
+
+    @property
     def device(self) -> torch.device:
         """Returns the device on which labels are propagated."""
         return self.get_buffer("anchor").device

@@ -80,6 +80,11 @@ class Mixture(Model):
         self.weights.copy_(torch.tensor(best))
         return _average(outputs, best)
 
+    @property
+    def reads_labels(self) -> bool:
+        """Returns whether a model that counts reads the labels of training nodes."""
+        return any(w > 0 and model.reads_labels for w, model in zip(self.weights.tolist(), self, strict=True))
+
     @torch.no_grad()
     def embed(self, graph: Graph) -> Tensor:
         """Returns the values that the last layers read, side by side, [N, H]; a model of weight 0 is skipped."""

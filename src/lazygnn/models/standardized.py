@@ -64,6 +64,11 @@ class Standardized(Model):
         """Returns the outputs of every node after choosing what is chosen on validation."""
         return self._restored(self.model.select(self._scaled_graph(graph), lambda out: score(self._restored(out))))
 
+    @property
+    def reads_labels(self) -> bool:
+        """Returns whether the model reads the labels of training nodes."""
+        return self.model.reads_labels
+
     def embed(self, graph: Graph) -> Tensor:
         """Returns the values of every node that the last layer reads, [N, H]."""
         return self.model.embed(self._scaled_graph(graph))
