@@ -75,11 +75,8 @@ class Results:
 
     def find(self, key: Mapping[str, Any]) -> tuple[Result, Result]:
         """Returns the row with these fields, and the content of its file."""
-        for content in self.contents:
-            for row in content["rows"]:
-                if all(row.get(name) == value for name, value in key.items()):
-                    return row, content
-        raise ConfigError(f"no result with {dict(key)}; give a file that has one, from `runs/benchmarks`")
+        (row,), content = self._together(key)
+        return row, content
 
     def cell(self, field: str, key: Mapping[str, Any], factor: float = 1) -> Cell:
         """Returns a measured value; `None` if the result is wrong or missing."""
@@ -94,9 +91,20 @@ class Results:
 
     def ratio(self, field: str, key: Mapping[str, Any], to: Mapping[str, Any]) -> Cell:
         """Returns the ratio of two rows of the same file."""
-        row, content = self.find(key)
-        other = next(row for row in content["rows"] if all(row.get(name) == value for name, value in to.items()))
+        (row, other), content = self._together(key, to)
         return {"value": row[field] / other[field], "sources": self.sources.of([content])}
+
+    def _together(self, *keys: Mapping[str, Any]) -> tuple[list[Result], Result]:
+        """Returns the rows with these fields, from the first file that has all of them, and its content."""
+        for content in self.contents:
+            found = [
+                next((row for row in content["rows"] if all(row.get(name) == key[name] for name in key)), None)
+                for key in keys
+            ]
+            if None not in found:
+                return [row for row in found if row is not None], content
+        wanted = " and one with ".join(str(dict(key)) for key in keys)
+        raise ConfigError(f"no result with {wanted}; give a file that has them, from `runs/benchmarks`")
 
 
 def step(results: Results) -> Summary:

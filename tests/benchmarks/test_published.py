@@ -35,6 +35,12 @@ def test_the_first_file_with_a_row_counts_and_ratios_stay_within_a_file(tmp_path
         "repeats": 3,
     }
     assert results.ratio("seconds", {"contender": "appnp"}, {"contender": "ours"}) == {"value": 2.0, "sources": [1]}
+    # the first file has one of these rows alone
+    assert results.ratio("seconds", {"contender": "ours"}, {"contender": "appnp"}) == {"value": 0.5, "sources": [1]}
+    with pytest.raises(
+        ConfigError, match=r"^no result with .*'ours'.* and one with .*'gas'.*; give a file that has them"
+    ):
+        results.ratio("seconds", {"contender": "ours"}, {"contender": "gas"})
     assert results.sources.found == [{"commit": "b", "machine": "some"}, {"commit": "a", "machine": "some"}]
 
 
@@ -67,7 +73,7 @@ def test_the_deep_model_is_compared_with_layered_ones_and_profiled(tmp_path: Pat
 
 
 def test_a_missing_row_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^no result with .*'tier': 'device'.*; give a file that has one"):
+    with pytest.raises(ConfigError, match=r"^no result with .*'tier': 'device'.*; give a file that has them"):
         history(Results([write(tmp_path / "a.json", "a", [])]))
 
 
