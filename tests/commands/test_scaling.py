@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lazygnn.commands.evaluation import evaluate_run
 from lazygnn.commands.scaling import resume_ranks, train_ranks
 from lazygnn.data.synthetic import block_graph
 from lazygnn.errors import CheckpointError, ConfigError
@@ -44,6 +45,21 @@ def test_two_ranks_end_like_one_and_the_first_of_them_talks(graph: Path, tmp_pat
     weights = load_file(tmp_path / "one" / "best.safetensors")
     for name, value in load_file(tmp_path / "two" / "best.safetensors").items():
         torch.testing.assert_close(value, weights[name], rtol=1e-3, atol=1e-4)
+
+
+def test_two_ranks_show_the_labels_that_one_shows(graph: Path, tmp_path: Path) -> None:
+    more = {"label_input": 0.5, "num_blocks": 1, "beside": [], "dropout": 0.0}
+    options = [f"--set={name}={json.dumps(value)}" for name, value in more.items()]
+    arguments = ["train", "lazygnn-deep", str(graph), *SET, *options, "--out", str(tmp_path / "two")]
+    assert [text.splitlines()[-1] for text in run_command(2, arguments, tmp_path)] == ["exit 0", "exit 0"]
+    train_ranks("lazygnn-deep", str(graph), VALUES | more, tmp_path / "one", quiet=True)
+    weights = load_file(tmp_path / "one" / "best.safetensors")
+    assert float(weights["labels.embedding.weight"].abs().max()) > 0
+    for name, value in load_file(tmp_path / "two" / "best.safetensors").items():
+        torch.testing.assert_close(value, weights[name], rtol=1e-3, atol=1e-4)
+    # ranks show all training labels in inference, as one process does
+    found = json.loads((tmp_path / "two" / "result.json").read_text())
+    assert found["test"] == evaluate_run(tmp_path / "two", device="cpu")["test"]
 
 
 @pytest.mark.gpu
