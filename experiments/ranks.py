@@ -24,7 +24,7 @@ from lazygnn.methods import derive
 DATASETS = ("arxiv", "wordnet")
 METHODS = ("lazygnn", "lazygnn-deep")
 PARTS, RANKS = 40, 4
-# a result does not depend on the number of ranks by its key, so that one process has a store of its own
+# the key of a result does not include the number of ranks, so one process has a store of its own
 STORE, ALONE = "ranks", "ranks-one"
 # fields of the results of ranks
 SENT = {"halo_bytes_per_epoch": "halo", "allreduce_bytes_per_epoch": "gradients"}
