@@ -186,7 +186,7 @@ def test_embeddings_and_another_graph(lazygnn: Command, trained: Path) -> None:
     assert (done.status, done.out) == (0, "")
     assert done.err == "wrote 60 embeddings with 8 channels to rows.npy\n"
     there = lazygnn("evaluate", trained, "--graph", trained.parent / "named.npz", "--device", "cpu")
-    assert there.result.keys() == KEYS | {"graph", "labeled"}
+    assert there.result.keys() == KEYS | {"graph", "labeled", "labeled_nodes"}
     assert there.result["test"] == json.loads((trained / "result.json").read_text())["test"]
 
 

@@ -210,6 +210,7 @@ def test_labels_that_predictions_read_are_not_scored(
     logits, graph, _ = commands.predict_run(tmp_path / "run", "later.npz", device="cpu", correct_and_smooth=change)
     scored = torch.from_numpy(~known) if kind != "neither" else torch.ones(60, dtype=torch.bool)
     assert found["labeled"] == float((logits.argmax(dim=1) == graph.y)[scored].double().mean())
+    assert found["labeled_nodes"] == int(scored.sum())
     np.savez("all.npz", **arrays, train_mask=np.ones(60, dtype=bool))
     if kind == "neither":
         assert commands.evaluate_run(tmp_path / "run", device="cpu", graph_file="all.npz")["labeled"] >= 0

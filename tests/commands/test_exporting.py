@@ -131,8 +131,8 @@ def test_the_program_reads_labels_or_says_that_it_has_none(
     np.savez(tmp_path / "unmasked.npz", **{name: block_arrays[name] for name in ("x", "edge_index", "y")})
     warnings = {
         str(dataset): "",
-        "bare.npz": "warning: `bare.npz` has no `y` and `train_mask`; no labels are shown to the network\n",
-        "unmasked.npz": "warning: `unmasked.npz` has no `train_mask`; no labels are shown to the network\n",
+        "bare.npz": "warning: `bare.npz` has no `y` and `train_mask`; the network reads known labels, so give them\n",
+        "unmasked.npz": "warning: `unmasked.npz` has no `train_mask`; the network reads known labels, so give them\n",
     }
     for graph, message in warnings.items():
         call = [sys.executable, "out/model.py", graph, "predictions.npy"]
@@ -189,8 +189,15 @@ def test_labels_of_another_kind_are_refused(
     edges = torch.from_numpy(block_arrays["edge_index"])
     with pytest.raises(ValueError, match=message):
         network(x, edges, labels=labels)
-    with pytest.raises(ValueError, match=r"`mask` has shape \(60,\) and type torch.int64; give one bool a node"):
+    with pytest.raises(
+        ValueError, match=r"`mask` has shape \(60,\) and type torch.int64, .*; give both for every node"
+    ):
         network.known(torch.from_numpy(y), torch.ones(60, dtype=torch.long))
+    # arrays are taken too
+    known = network.known(y, block_arrays["train_mask"])
+    assert torch.equal(network.targets(known), network.targets(known_labels(network, block_arrays | {"y": y})))
+    with pytest.warns(UserWarning, match="no `labels` are given to a network that reads them; see `known`"):
+        network.predict(x, edges)
     if task == "multi-label":
         # -1 and NaN both mean an unknown label
         unknown = torch.tensor([[-1.0, 1.0], [torch.nan, 0.0]]).repeat(30, 1)

@@ -122,8 +122,9 @@ def export(
     root: RunRootOption = None,
 ) -> None:
     """Writes the weights and a file of plain PyTorch that predicts with them, without this package."""
-    export_run(run, out, root=root, verify=verifies())
-    say(f"wrote {out}; use it with `python {out / CODE} graph.npz predictions.npy`")
+    description = export_run(run, out, root=root, verify=verifies())
+    labels = "; it reads known labels: `y` and `train_mask`" if description["reads_labels"] else ""
+    say(f"wrote {out}; use it with `python {out / CODE} graph.npz predictions.npy`{labels}")
 
 
 def _refuse_for_ranks(given: dict[str, object]) -> None:

@@ -47,7 +47,8 @@ def evaluate_run(
 
     Returns:
         The result, as `train` returns it; the values of `correct_and_smooth` follow if that is given. With another
-        graph, `labeled` is the score on all of its nodes with a label that the predictions do not read.
+        graph, `labeled` is the score on all of its nodes with a label that the predictions do not read, and
+        `labeled_nodes` is their number.
     """
     (result,) = evaluate_by_metrics(
         path,
@@ -107,10 +108,11 @@ def evaluate_by_metrics(
     found = [find_metric(name, graph.task) for name in metrics or [config.trainer.metric]]
     loaded = graph
     model, graph = restore_model(run, weights, graph, chosen)
-    labeled = {}
+    labeled, counts = {}, {}
     if graph_file is not None:
         check_read_labels(model, other, trained_on)
-        labeled = {"labeled": _scored(graph, known=model.reads_labels or correct_and_smooth is not None)}
+        scored = _scored(graph, known=model.reads_labels or correct_and_smooth is not None)
+        labeled, counts = {"labeled": scored}, {"labeled_nodes": int(scored.sum())}
     logits, trained, changed = infer(model, graph), run.result(), {}
     if correct_and_smooth is not None:
         logits = correct_and_smooth.apply_to_logits(logits, graph, device=chosen)
@@ -122,7 +124,7 @@ def evaluate_by_metrics(
     for name, metric in found:
         scores = score(metric, logits, graph.y, graph.masks)
         result = make_result(config, name, scores, trained=trained, device=chosen, path=path) | changed | elsewhere
-        results.append(result | score(metric, logits, graph.y, labeled))
+        results.append(result | score(metric, logits, graph.y, labeled) | counts)
     return results
 
 

@@ -7,6 +7,10 @@ Beside this file are `model.json`, which describes the network, and `weights.saf
     outputs = network(x, edges)         # [N, C]: x is [N, D], edges is [2, M]
     answers = network.predict(x, edges)  # probabilities, or numbers for regression
 
+If `reads_labels` is true in `model.json`, known labels make the predictions more accurate:
+
+    answers = network.predict(x, edges, labels=network.known(y, train_mask))
+
 As a program, it reads `x`, `edge_index` and, if it is there, `edge_weight` from an .npz file and writes the
 predictions: `python model.py graph.npz predictions.npy`. A network that reads labels takes `y` of the nodes in
 `train_mask`.
@@ -15,6 +19,7 @@ predictions: `python model.py graph.npz predictions.npy`. A network that reads l
 import json
 import math
 import sys
+import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -281,11 +286,13 @@ class Network(nn.Module):
         """Returns the labels of the nodes in a mask as `forward` reads them, with all others unknown.
 
         Args:
-            y: Classes, [N], or numbers, [N, C].
+            y: Classes, [N], or numbers, [N, C]; a tensor or a NumPy array.
             mask: Nodes whose label is known, [N] bool.
         """
+        y, mask = torch.as_tensor(y), torch.as_tensor(mask)
         if mask.dtype != torch.bool or mask.shape != y.shape[:1]:
-            raise ValueError(f"`mask` has shape {tuple(mask.shape)} and type {mask.dtype}; give one bool a node")
+            shapes = f"`mask` has shape {tuple(mask.shape)} and type {mask.dtype}, `y` has shape {tuple(y.shape)}"
+            raise ValueError(f"{shapes}; give both for every node, and `mask` as bool")
         if self.description["task"] == "single-label":
             if y.dim() != 1 or y.is_floating_point():
                 raise ValueError(f"`y` has shape {tuple(y.shape)} and type {y.dtype}; give a class for every node")
@@ -295,7 +302,9 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def predict(self, x: Tensor, edges: Tensor, weight: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
-        """Returns probabilities, [N, C], or the outputs themselves for regression."""
+        """Returns probabilities, [N, C], or the outputs themselves for regression; arguments as for `forward`."""
+        if labels is None and self.description["reads_labels"]:
+            warnings.warn("no `labels` are given to a network that reads them; see `known`", stacklevel=2)
         outputs: Tensor = self(x, edges, weight, labels)
         task = self.description["task"]
         if task == "single-label":
@@ -379,11 +388,16 @@ def main(graph: str, out: str) -> None:
             sys.exit(f"error: `{graph}` has no array `{name}`; save it with {content}")
     missing = [f"`{name}`" for name in shown if name not in found]
     if missing:
-        sys.stderr.write(f"warning: `{graph}` has no {' and '.join(missing)}; no labels are shown to the network\n")
+        sys.stderr.write(
+            f"warning: `{graph}` has no {' and '.join(missing)}; the network reads known labels, so give them\n"
+        )
     elif shown:
         labels = network.known(found["y"], found["train_mask"])
     x, edges = found["x"].float(), found["edge_index"]
-    np.save(out, network.predict(x, edges, found.get("edge_weight"), labels).numpy())
+    with warnings.catch_warnings():
+        # it was said above
+        warnings.filterwarnings("ignore", message="no `labels` are given")
+        np.save(out, network.predict(x, edges, found.get("edge_weight"), labels).numpy())
 
 
 if __name__ == "__main__":
