@@ -146,7 +146,7 @@ def check_read_labels(model: Model, graph: Graph, trained_on: Graph) -> None:
         check_labels(graph, trained_on)
         return
     logger.warning(
-        "graph `%s` has no training labels, but the model reads them, so its predictions are less accurate; give the "
-        "graph known labels `y` and a `train_mask`, or train with `label_input=0`",
+        "graph `%s` has no training labels, but the model reads them; give the graph known labels `y` and a "
+        "`train_mask`, or train `lazygnn-deep` with `label_input=0`",
         graph.name,
     )
