@@ -10,6 +10,8 @@ def test_list_shows_methods_or_the_options_of_one(lazygnn: Command) -> None:
     done = lazygnn("list", "lazygnn", "cora")
     assert done.status == 0
     assert "lazygnn, recipe for cora" in done.out
+    assert "checkpoint_minutes" not in done.out
+    assert "checkpoint_minutes" in lazygnn("list", "lazygnn", "cora", "--all").out
     assert_one_line(lazygnn("list", "lazygnn", "nosuch.npz"), "no file `nosuch.npz`; give the path of an .npz file or ")
 
 

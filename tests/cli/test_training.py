@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lazygnn.data.synthetic import block_graph
 from lazygnn.methods import recipes
 from tests.cli.helpers import KEYS, QUICK, Arrays, Command, assert_one_line
 
@@ -101,6 +102,26 @@ def test_set_can_empty_an_option(lazygnn: Command, dataset: Path, tmp_path: Path
     dataset.rename(tmp_path / "cora.npz")
     lazygnn("train", "appnp", "cora.npz", *QUICK, "--set", "patience=none", "--out", "run")
     assert json.loads((tmp_path / "run" / "config.json").read_text())["trainer"]["patience"] is None
+
+
+def test_what_the_rule_means_for_a_training_is_told_once(
+    lazygnn: Command, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    block_graph(1000, 3, degree=20, in_channels=2, num_classes=3).save(tmp_path / "mine.npz")
+    small = ("--set", "hidden_channels=4", "--set", "num_blocks=1", "--device", "cpu")
+    done = lazygnn("train", "lazygnn-deep", "mine.npz", *small, "--set", "epochs=2", "--seeds", 2)
+    assert done.status == 0
+    sentence = "the rule shows training labels to the model as input (`label_input=0.5`); `--set label_input=0` trains"
+    assert done.err.splitlines()[0].startswith(sentence)
+    assert done.err.count(sentence) == 1
+    (warning,) = [line for line in caplog.messages if "the rule takes" in line]
+    assert warning.startswith("`epochs` is 2, but the rule takes 590 for this graph; ")
+    parts = ("--set", "num_parts=2", "--set", "parts_per_step=2")
+    ranks = lazygnn("train", "lazygnn-deep", "mine.npz", *small, *parts, "--set", "epochs=1")
+    assert ranks.status == 0
+    assert ranks.err.splitlines()[0].startswith(sentence)
+    assert sum("`epochs` is 1, but the rule takes" in line for line in caplog.messages) == 1
+    assert lazygnn("train", "lazygnn-deep", "mine.npz", *small, "--set", "epochs=1", "--quiet").err == ""
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,23 @@
 import io
+import re
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from lazygnn.commands.listing import list_methods, list_options
+from lazygnn.config import TrainerOptions
+from lazygnn.data import load_graph
 from lazygnn.errors import GraphError
 from lazygnn.methods import METHODS, find_method, recipe
 
 
-def options_of(method: str, dataset: str = "default", root: Path | None = None, *, width: int = 200) -> str:
+def options_of(
+    method: str, dataset: str = "default", root: Path | None = None, *, width: int = 200, everything: bool = False
+) -> str:
     file = io.StringIO()
-    list_options(method, dataset, None if root is None else str(root), Console(file=file, width=width))
+    console = Console(file=file, width=width)
+    list_options(method, dataset, None if root is None else str(root), console, everything=everything)
     return file.getvalue()
 
 
@@ -33,7 +39,7 @@ def test_every_option_of_a_method_is_listed(method: str) -> None:
 
 def test_allowed_values_and_the_recipe_are_listed() -> None:
     def row(option: str, method: str, dataset: str = "default") -> list[str]:
-        lines = options_of(method, dataset).splitlines()
+        lines = options_of(method, dataset, everything=True).splitlines()
         (line,) = [line for line in lines if line.startswith(f"│ {option} ")]
         return [cell.strip() for cell in line.strip("│").split("│")[:4]]
 
@@ -43,6 +49,30 @@ def test_allowed_values_and_the_recipe_are_listed() -> None:
     assert row("patience", "lazygnn", "cora") == ["patience", "", str(values["patience"]), "integer >= 1 or none"]
     assert row("epochs", "label-propagation")[:3] == ["epochs", "200", "0"]
     assert row("keep_batches", "cluster-gcn")[1::2] == ["true", "true or false"]
+
+
+def cells_of(out: str) -> dict[str, list[str]]:
+    """The first cells of all lines of all tables, by option, with the headings as `option`."""
+    lines = [re.split("[│┃]", line)[1:4] for line in out.splitlines() if line[:1] in ("│", "┃")]
+    return {option.strip(): [cell.strip() for cell in others] for option, *others in lines}
+
+
+def test_of_a_data_set_the_options_that_are_not_at_their_default_are_listed(dataset: Path) -> None:
+    ruled, tuned = cells_of(options_of("lazygnn", str(dataset))), cells_of(options_of("lazygnn", "cora"))
+    assert (ruled.pop("option"), tuned.pop("option")) == (["default", "rule"], ["default", "recipe"])
+    assert ruled["schedule"] == ["constant", "cosine"]
+    fields = TrainerOptions.model_fields | find_method("lazygnn").options.model_fields
+    by_rule, by_recipe = recipe("lazygnn", "block", graph=load_graph(dataset)), recipe("lazygnn", "cora")
+    for shown, values in ((ruled, by_rule), (tuned, by_recipe)):
+        assert shown.keys() == {name for name, value in values.items() if value != fields[name].default}
+    # the rule sets it to the default
+    assert "dropout" in by_rule
+    assert "dropout" not in ruled
+    line = "other options have their defaults; `--all` shows them"
+    assert options_of("lazygnn", "cora").splitlines()[-3] == line
+    for out in (options_of("lazygnn"), options_of("lazygnn", str(dataset), everything=True)):
+        assert line not in out
+        assert "checkpoint_minutes" in out
 
 
 def test_a_star_marks_recipes_for_data_that_cannot_be_downloaded() -> None:

@@ -13,6 +13,7 @@ from lazygnn.methods import (
     build,
     derive,
     find_method,
+    follows_rule,
     methods_with,
     read_config,
     recipe,
@@ -73,6 +74,16 @@ def test_a_recipe_belongs_to_a_data_set_and_not_to_the_name_of_a_file(
         assert recipe("lazygnn", "cora.npz", graph=block_graph) == recipe("lazygnn", "cora")
         assert resolve("lazygnn", "cora", graph=block_graph).model == resolve("lazygnn", "cora").model
     assert not caplog.records
+
+
+def test_the_rule_is_followed_by_methods_that_have_one_on_graphs_without_a_recipe(
+    block_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert follows_rule("lazygnn", "mine", block_graph)
+    assert follows_rule("lazygnn", "cora", block_graph)
+    assert not follows_rule("label-propagation", "mine", block_graph)
+    monkeypatch.setitem(recipes._SIZES, "cora", (60, 3, 3))
+    assert not follows_rule("lazygnn", "cora", block_graph)
 
 
 def test_the_size_of_every_data_set_with_a_recipe_is_known() -> None:

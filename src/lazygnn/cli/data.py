@@ -17,14 +17,15 @@ from lazygnn.partitioning import Balance, PartitionMethod
 
 def list_command(
     method: Annotated[str | None, typer.Argument(help="Show the options of this method.")] = None,
-    dataset: Annotated[str, typer.Argument(help="Show its recipe for this data set.")] = "default",
+    dataset: Annotated[str, typer.Argument(help="Show what its recipe or rule sets for this data set.")] = "default",
     root: RootOption = None,
+    all_: Annotated[bool, typer.Option("--all", help="With a data set, show all options.")] = False,
 ) -> None:
     """Shows methods and data sets; with a method, its options and the data sets that it has a recipe for."""
     if method is None:
         list_methods(Console())
     else:
-        list_options(method, dataset, root, Console())
+        list_options(method, dataset, root, Console(), everything=all_)
 
 
 def prepare(

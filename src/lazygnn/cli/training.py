@@ -9,6 +9,7 @@ import typer
 from lazygnn import commands
 from lazygnn.cli.app import print_result, say
 from lazygnn.cli.arguments import RootOption, verifies
+from lazygnn.commands.advice import advise
 from lazygnn.config import parse_assignments, read_options
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_launched
@@ -34,8 +35,11 @@ def train(
 ) -> None:
     """Trains a method on a data set; the last line on stdout is the result as JSON."""
 
+    def note(text: str) -> None:
+        say(text, quiet=quiet)
+
     def tell(result: dict[str, Any]) -> None:
-        say(f"seed {result['seed']}: {describe_scores(result)}", quiet=quiet)
+        note(f"seed {result['seed']}: {describe_scores(result)}")
 
     if is_launched() and (seeds is not None or init_from is not None):
         raise ConfigError("several ranks train one run from drawn weights; omit `--seeds` and `--init-from`")
@@ -52,7 +56,7 @@ def train(
             raise ConfigError(f"`{resume}` holds several runs; extend one of them, such as `{resume}/seed-0`")
         if SeedRuns.is_at(resume):
             found = commands.resume_seeds(resume, **place, quiet=quiet, tell=tell)
-            say(describe_summary(found), quiet=quiet)
+            note(describe_summary(found))
         else:
             epochs = longer.get("epochs")
             if longer:
@@ -79,15 +83,16 @@ def train(
     if is_launched() or values.get("parts_per_step") not in (None, "none"):
         from lazygnn.commands.scaling import train_ranks
 
-        print_result(train_ranks(method, dataset, values, out, quiet=quiet, **place))
+        print_result(train_ranks(method, dataset, values, out, quiet=quiet, tell=note, **place))
         return
     # refuses wrong options before the graph is loaded
     resolve(method, dataset, values, **place)
     graph = load_graph(dataset, root)
     resolved = resolve(method, dataset, values, graph=graph, **place)
+    advise(resolved, values, graph, note)
     if seeds is None:
         found = commands.train(resolved, out, graph=graph, quiet=quiet)
     else:
         found = commands.train_seeds(resolved, seeds, out, graph=graph, quiet=quiet, tell=tell)
-        say(describe_summary(found), quiet=quiet)
+        note(describe_summary(found))
     typer.echo(json.dumps(found))

@@ -11,7 +11,16 @@ from lazygnn.config import Options, TrainerOptions, allowed
 from lazygnn.data.datasets import EMBEDDED, find_graph, load_graph, unknown_dataset
 from lazygnn.data.sources import SOURCES
 from lazygnn.errors import ConfigError
-from lazygnn.methods import METHODS, Method, find_method, plugin_packages, recipe, recipe_for, recipe_names
+from lazygnn.methods import (
+    METHODS,
+    Method,
+    find_method,
+    follows_rule,
+    plugin_packages,
+    recipe,
+    recipe_for,
+    recipe_names,
+)
 
 
 def list_methods(console: Console) -> None:
@@ -40,21 +49,35 @@ def _describe_plugin(name: str, packages: list[str]) -> str:
         return f"not usable: {error}"
 
 
-def list_options(method: str, dataset: str, root: str | None, console: Console) -> None:
-    """Prints the options of a method with the recipe for a data set, and the data sets that have a recipe."""
+def list_options(method: str, dataset: str, root: str | None, console: Console, *, everything: bool = False) -> None:
+    """Prints the options of a method with the values for a data set, and the data sets that have a recipe.
+
+    Args:
+        method: Name of the method.
+        dataset: A name or a path; `default` for none.
+        root: The folder of data files.
+        console: Where to print.
+        everything: Whether to print options that a recipe or the rule leaves at their default, too.
+    """
     options = find_method(method).options
     _check_dataset(dataset, root, method)
     name, graph, adapts = recipe_for(method, dataset), None, find_method(method).adapt is not None
     if (name != "default" or adapts) and find_graph(dataset, root) is not None:
         graph = load_graph(dataset, root)
         name = recipe_for(method, dataset, graph=graph)
-    source = "default recipe" if name == "default" else f"recipe for {name}"
-    if graph is not None and name == "default" and adapts:
-        source = f"rule for {Path(dataset).stem}"
+    kind, source = "recipe", "default recipe" if name == "default" else f"recipe for {name}"
+    if graph is not None and follows_rule(method, dataset, graph):
+        kind, source = "rule", f"rule for {Path(dataset).stem}"
+    # the default recipe is not about this graph
+    everything = everything or source == "default recipe"
     values = recipe(method, dataset, graph=graph)
     for group, fields in (("training", TrainerOptions), (method, options)):
-        console.print(_options_table(f"{group}, {source}", fields, values))
-    if name == "default" and graph is None and find_method(method).adapt is not None:
+        table = _options_table(f"{group}, {source}", fields, values, kind, everything=everything)
+        if table.row_count > 0:
+            console.print(table)
+    if not everything:
+        console.print("other options have their defaults; `--all` shows them", soft_wrap=True, highlight=False)
+    if name == "default" and graph is None and adapts:
         console.print("on a graph without a recipe, defaults follow from the graph: give its path to see them")
     console.print(_recipes_line(method), soft_wrap=True, highlight=False)
 
@@ -66,9 +89,11 @@ def _check_dataset(dataset: str, root: str | None, method: str) -> None:
         raise unknown_dataset(dataset, root, known)
 
 
-def _options_table(title: str, options: type[Options], tuned: dict[str, Any]) -> Table:
-    table = Table(Column("option", no_wrap=True), "default", "recipe", "allowed", "meaning", title=title)
+def _options_table(title: str, options: type[Options], tuned: dict[str, Any], kind: str, *, everything: bool) -> Table:
+    table = Table(Column("option", no_wrap=True), "default", kind, "allowed", "meaning", title=title)
     for name, field in options.model_fields.items():
+        if not everything and tuned.get(name, field.default) == field.default:
+            continue
         cells = _value(field.default), _value(tuned.get(name)), allowed(field), field.description or ""
         table.add_row(name, *map(escape, cells))
     return table

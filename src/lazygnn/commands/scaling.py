@@ -7,13 +7,14 @@ import json
 import logging
 import shutil
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
+from lazygnn.commands.advice import advise
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.result import make_result, peak_memory_mib
 from lazygnn.commands.sharing import check_values, parts_folder, resolve_for_ranks
@@ -56,6 +57,7 @@ def train_ranks(
     device: str = "auto",
     root: str | None = None,
     quiet: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any] | None:
     """Trains a method on a data set with the ranks that `torchrun` has started.
 
@@ -71,6 +73,7 @@ def train_ranks(
         device: `auto`, `cpu` or `cuda`.
         root: The folder of data files.
         quiet: Shows no progress.
+        tell: Called on the first rank with a sentence about the options, if there is one.
 
     Returns:
         The result on the first rank, `None` on the others.
@@ -89,6 +92,7 @@ def train_ranks(
             config = with_absolute_paths(resolve_for_ranks(method, dataset, values, graph, ranks.size, **place))
             path = new_folder(config, str(config.seed)) if out is None else out
             check_unused(path)
+            advise(config, values, graph, tell)
             stack.enter_context(locked(path))
             return str(Run.create(path, config).path), config.record(), False
 

@@ -33,6 +33,7 @@ from lazygnn.methods.plugins import plugin_packages
 from lazygnn.methods.recipes import (
     derive,
     find_method,
+    follows_rule,
     methods_with,
     read_config,
     recipe,
@@ -50,6 +51,7 @@ __all__ = [
     "build_model",
     "derive",
     "find_method",
+    "follows_rule",
     "method_options",
     "methods_with",
     "place_graph",

@@ -62,11 +62,15 @@ def recipe(method: str, dataset: str, *, graph: Graph | None = None, values: Map
     recipe is not taken for a graph of another size than its data set has: a file may have the same name by chance. The
     size of sampled batches follows from the graph in any case.
     """
-    tables = _recipes(method)
-    name = recipe_for(method, dataset, graph=graph)
-    if name != "default" or graph is None or find_method(method).adapt is None:
-        return tables[name] if graph is None else batch_sizes(graph.num_nodes, values) | tables[name]
-    return rule(find_method(method), Facts.of(graph), values)
+    if graph is not None and follows_rule(method, dataset, graph):
+        return rule(find_method(method), Facts.of(graph), values)
+    table = _recipes(method)[recipe_for(method, dataset, graph=graph)]
+    return table if graph is None else batch_sizes(graph.num_nodes, values) | table
+
+
+def follows_rule(method: str, dataset: str, graph: Graph) -> bool:
+    """Returns whether the values for a graph are those of `rule`: there is no recipe, and the method has a rule."""
+    return recipe_for(method, dataset, graph=graph) == "default" and find_method(method).adapt is not None
 
 
 def recipe_for(method: str, dataset: str, *, graph: Graph | None = None) -> str:

@@ -1,0 +1,74 @@
+from typing import Any
+
+import pytest
+
+from lazygnn.commands.advice import advise
+from lazygnn.commands.sharing import resolve_for_ranks
+from lazygnn.config import Config
+from lazygnn.data.synthetic import block_graph
+from lazygnn.graph import Graph
+from lazygnn.methods import recipes, resolve
+
+# six training labels per feature, and 300 of them near all nodes
+SCARCE = block_graph(60, 3, degree=4, in_channels=6, num_classes=3)
+PLENTY = block_graph(1000, 3, degree=20, in_channels=2, num_classes=3)
+
+
+def told(config: Config, values: dict[str, Any], graph: Graph) -> list[str]:
+    sentences: list[str] = []
+    advise(config, values, graph, sentences.append)
+    return sentences
+
+
+@pytest.mark.parametrize(
+    ("values", "warned"),
+    [({}, False), ({"epochs": 75}, False), ({"epochs": 74}, True), ({"epochs": 1}, True), ({"epochs": 0}, False)],
+    ids=str,
+)
+def test_less_than_a_quarter_of_the_epochs_of_the_rule_is_warned_of(
+    values: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = resolve("lazygnn", "mine", values, graph=SCARCE)
+    assert told(config, values, SCARCE) == []
+    lines = [
+        f"`epochs` is {config.trainer.epochs}, but the rule takes 300 for this graph; after so few, the model may have "
+        "learned little: omit `epochs` for final results"
+    ]
+    assert caplog.messages == (lines if warned else [])
+
+
+def test_batches_of_ranks_count_as_for_the_rule(caplog: pytest.LogCaptureFixture) -> None:
+    values = {"num_parts": 16}
+    taken = resolve_for_ranks("lazygnn", "mine", values, SCARCE, 1).trainer.epochs
+    assert taken < 300
+    for epochs in (taken // 4 + 1, taken // 4 - 1):
+        given = values | {"epochs": epochs}
+        told(resolve_for_ranks("lazygnn", "mine", given, SCARCE, 1), given, SCARCE)
+    (line,) = caplog.messages
+    assert f"`epochs` is {taken // 4 - 1}, but the rule takes {taken} " in line
+
+
+@pytest.mark.parametrize(("method", "dataset"), [("label-propagation", "mine"), ("lazygnn", "cora")])
+def test_nothing_is_told_where_the_rule_does_not_apply(
+    method: str, dataset: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(recipes._SIZES, "cora", (60, 6, 3))
+    values = {"epochs": 1}
+    assert told(resolve(method, dataset, values, graph=SCARCE), values, SCARCE) == []
+    assert caplog.messages == []
+
+
+def test_labels_that_the_rule_shows_to_the_model_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    (sentence,) = told(resolve("lazygnn-deep", "mine", graph=PLENTY), {}, PLENTY)
+    assert sentence == (
+        "the rule shows training labels to the model as input (`label_input=0.5`); `--set label_input=0` trains "
+        "without them"
+    )
+    for method, values, graph in (
+        ("lazygnn-deep", {"label_input": 0.0}, PLENTY),
+        ("lazygnn-deep", {"label_input": 0.3}, PLENTY),
+        ("lazygnn-deep", {}, SCARCE),
+        ("lazygnn", {}, PLENTY),
+    ):
+        assert told(resolve(method, "mine", values, graph=graph), values, graph) == []
+    assert caplog.messages == []
