@@ -1,6 +1,6 @@
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -134,6 +134,7 @@ def test_an_option_like_no_other_lists_them_all() -> None:
         ("lr", None, r"option `lr` is None: input should be a valid number"),
         ("normalize_features", "perhaps", r"option `normalize_features` is 'perhaps': input should be a valid bool"),
         ("num_layers", 0, r"option `num_layers` is 0: input should be greater than or equal to 1"),
+        ("threshold", 1, r"option `threshold` is 1: input should be less than 1, or input should be 'validation'"),
     ],
 )
 def test_an_impossible_value_is_named_with_its_option(name: str, value: Any, message: str) -> None:
@@ -179,6 +180,7 @@ class Bounded(Options):
     choice: Literal["a", "b"] = "a"
     flag: bool = True
     several: list[Literal[-1] | PositiveInt] = Field([1])
+    either: Annotated[float, Field(gt=0, lt=1)] | Literal["none of them"] = 0.5
 
 
 def test_accepted_values_are_described() -> None:
@@ -190,6 +192,7 @@ def test_accepted_values_are_described() -> None:
         "choice": "a or b",
         "flag": "true or false",
         "several": "list of -1 or integer > 0",
+        "either": "number > 0 and < 1 or none of them",
     }
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lazygnn.task import Task
+from lazygnn.task import Task, log_odds_of
 
 LOGITS = torch.tensor([[1.0, -1.0], [0.5, 2.0]], dtype=torch.float64)
 
@@ -67,3 +67,11 @@ def test_the_first_metric_of_a_task_is_its_default() -> None:
     assert Task("single-label", 2).metrics == ("accuracy", "balanced-accuracy", *several)
     assert Task("multi-label", 2).metrics == several
     assert Task("regression", 2).metrics == ("r2", "mae", "rmse")
+
+
+def test_labels_above_the_threshold_are_predicted() -> None:
+    logits = torch.tensor([[0.0, -0.5], [-2.0, 3.0]])
+    assert Task("multi-label", 2).predict_labels(logits).tolist() == [[False, False], [False, True]]
+    lower = Task("multi-label", 2, threshold=0.2)
+    assert lower.predict_labels(logits).tolist() == [[True, True], [False, True]]
+    assert log_odds_of(0.5) == 0

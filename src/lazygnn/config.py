@@ -82,6 +82,10 @@ class TrainerOptions(Options):
         description="what the best epoch, and the weights of a mixture, are chosen by on validation; "
         "score-loss: the score less the loss at its best temperature",
     )
+    threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["validation"] = Field(
+        0.5,
+        description="of several labels, those with a higher probability are predicted; validation: the best one there",
+    )
     class_weight: Literal["none", "balanced"] = Field(
         "none", description="balanced: weigh every class alike in the loss, however rare it is"
     )
@@ -216,9 +220,18 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
     try:
         return model(**values)
     except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"]) or model.__name__
-        raise ConfigError(f"option `{name}` is {_shown(first['input'])}: {first['msg'].lower()}") from None
+        first, *others = error.errors()
+        name = _name(first["loc"])
+        # an option of several types has a message for each of them
+        messages = [first["msg"].lower(), *(other["msg"].lower() for other in others if _name(other["loc"]) == name)]
+        raise ConfigError(
+            f"option `{name or model.__name__}` is {_shown(first['input'])}: {', or '.join(messages)}"
+        ) from None
+
+
+def _name(location: Sequence[str | int]) -> str:
+    """Returns where a refused value is: the name of the option, and positions in a list."""
+    return ".".join(str(part) for index, part in enumerate(location) if index == 0 or isinstance(part, int))
 
 
 def _shown(value: object) -> str:
@@ -234,7 +247,8 @@ def allowed(field: FieldInfo) -> str:
 def _allowed(kind: Any, bounds: Sequence[Any]) -> str:
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _allowed(parts[0], parts[1:])
+        # bounds of a part of a type are in a field of its own
+        return _allowed(parts[0], [bound for part in parts[1:] for bound in getattr(part, "metadata", [part])])
     if origin is Literal:
         return " or ".join(map(str, parts))
     if origin is list:

@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -23,9 +24,15 @@ class Model(nn.Module):
     Attributes:
         replayable: Whether two steps on the same batch run the same operations, so that a GPU can replay them as a CUDA
             graph (`cuda_graphs`).
+        threshold: Of several labels, those with a higher probability are predicted; `None` means one half.
     """
 
     replayable = False
+    threshold: Tensor | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("threshold", None)
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
@@ -67,6 +74,15 @@ class Model(nn.Module):
     def reads_labels(self) -> bool:
         """Returns whether `infer` reads the labels of training nodes."""
         return False
+
+    def set_threshold(self, threshold: float) -> None:
+        """Sets the threshold; from then on it is one of the weights of this model, in its `state_dict`."""
+        # float64, so that it is the same number wherever it is read
+        self.threshold = torch.tensor(threshold, dtype=torch.float64, device=self.device)
+
+    def decide(self, task: Task) -> Task:
+        """Returns a task with the threshold of this model."""
+        return task if self.threshold is None else replace(task, threshold=float(self.threshold))
 
     @property
     def device(self) -> torch.device:

@@ -3,7 +3,8 @@
 `N` nodes of the graph, `T` targets of a batch, `C` outputs.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -22,10 +23,17 @@ ERRORS = ("mae", "rmse")
 
 @dataclass(frozen=True)
 class Task:
-    """A node-level prediction task with `num_outputs` columns."""
+    """A node-level prediction task with `num_outputs` columns.
+
+    Attributes:
+        kind: One label, several labels or regression.
+        num_outputs: Number of outputs.
+        threshold: Of several labels, those with a higher probability are predicted.
+    """
 
     kind: TaskKind
     num_outputs: int
+    threshold: float = field(default=0.5, kw_only=True)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -48,8 +56,17 @@ class Task:
             return logits.softmax(dim=-1)
         return logits.sigmoid() if self.kind == "multi-label" else logits
 
+    def predict_labels(self, logits: Tensor) -> Tensor:
+        """Returns which of several labels are predicted, [T, C] bool: those with a probability above the threshold."""
+        return logits > log_odds_of(self.threshold)
+
     def labeled(self, y: Tensor) -> Tensor:
         """Returns which rows of `y` have a label, [N] bool; a row with an unknown column has none."""
         if self.kind == "single-label":
             return y >= 0
         return (y >= 0).all(dim=-1) if self.kind == "multi-label" else ~y.isnan().any(dim=-1)
+
+
+def log_odds_of(probability: float) -> float:
+    """Returns the logit of a probability; exactly zero for one half."""
+    return math.log(probability / (1 - probability))

@@ -11,8 +11,11 @@ from lazygnn.distributed.scores import assess_ranks, score_ranks
 from lazygnn.distributed.shard import open_shard
 from lazygnn.errors import DivergenceError, GraphError
 from lazygnn.methods import build, resolve
-from lazygnn.models import Mixture
+from lazygnn.model import Model
+from lazygnn.models import MLP, Decoupled, Mixture
 from lazygnn.ops import own_rows
+from lazygnn.propagation import NoPropagation
+from lazygnn.task import Task
 from lazygnn.training.criterion import calibrated_loss, tempered_losses
 from lazygnn.training.evaluation import assess
 from lazygnn.training.metrics import find_metric, score
@@ -20,6 +23,11 @@ from tests.distributed.workers import in_threads
 from tests.helpers import random_rows
 
 OUTPUTS = random_rows(150, 3, 5, torch.float32)
+
+
+def perceptron(outputs: int = 3) -> Model:
+    """Returns a model for tests that replace its inference."""
+    return Decoupled(MLP(1, 1, outputs, mlp_layers=1), NoPropagation())
 
 
 def test_memory_is_returned_before_an_evaluation(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +42,7 @@ def test_memory_is_returned_before_an_evaluation(prepared: Path, monkeypatch: py
 
     def run(ranks: Ranks) -> dict[str, float]:
         graph = open_shard(prepared, ranks).graph
-        return assess_ranks(torch.nn.Identity(), graph, ranks).scores  # type: ignore[arg-type]
+        return assess_ranks(perceptron(), graph, ranks).scores
 
     in_threads(1, run)
     assert events == ["returned", "inferred"]
@@ -107,6 +115,30 @@ def test_the_criterion_is_that_of_the_whole_graph(prepared: Path, monkeypatch: p
 
     def run(ranks: Ranks) -> float | None:
         shard = open_shard(prepared, ranks).graph
-        return assess_ranks(torch.nn.Identity(), shard, ranks, loss=graph.task).value  # type: ignore[arg-type]
+        return assess_ranks(perceptron(), shard, ranks, loss=graph.task).value
 
     assert in_threads(3, run) == [pytest.approx(expected, abs=1e-9)] * 3
+
+
+def test_the_threshold_is_that_of_the_whole_graph(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = load_folder(prepared)
+    labels = (graph.y[:, None] == torch.arange(3)).float()
+    task = Task("multi-label", 3)
+    # rare labels, and outputs that are too low
+    outputs = OUTPUTS + labels - 2
+    monkeypatch.setattr("lazygnn.training.evaluation.infer", lambda *_, **__: outputs)
+    whole = perceptron()
+    expected = assess(whole, replace(graph, y=labels, task=task), select=True, learn_threshold=True)
+    monkeypatch.setattr("lazygnn.training.evaluation.infer", lambda _, shard, **__: own_rows(shard.adj, outputs))
+
+    def run(ranks: Ranks) -> tuple[dict[str, float], float]:
+        shard, model = open_shard(prepared, ranks).graph, perceptron()
+        shard = replace(shard, y=own_rows(shard.adj, labels), task=task)
+        found = assess_ranks(model, shard, ranks, select=True, learn_threshold=True)
+        return found.scores, model.decide(task).threshold
+
+    chosen = whole.decide(task).threshold
+    assert chosen < 0.5
+    for scores, threshold in in_threads(3, run):
+        assert scores == pytest.approx(expected.scores, abs=1e-12)
+        assert threshold == chosen

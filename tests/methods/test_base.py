@@ -13,6 +13,7 @@ from lazygnn.methods.base import Cut, Facts, Method, MethodOptions, Place
 from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.propagation import NoPropagation
+from lazygnn.task import Task
 
 CPU = Place(torch.device("cpu"))
 
@@ -90,3 +91,11 @@ def test_an_edge_without_weight_brings_no_label() -> None:
     graph = line([0, 2, 4])
     assert Facts.of(graph).near_labels == 1
     assert Facts.of(replace(graph, adj=graph.adj.with_value(torch.zeros_like(graph.adj.value)))).near_labels == 0
+
+
+def test_several_labels_count_if_they_can_be_validated(path_graph: Graph) -> None:
+    several = replace(path_graph, y=torch.ones(4, 2), task=Task("multi-label", 2))
+    assert Facts.of(several).several_labels
+    assert not Facts.of(path_graph).several_labels
+    unjudged = {name: mask for name, mask in several.masks.items() if name != "val"}
+    assert not Facts.of(replace(several, masks=unjudged)).several_labels

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -29,6 +30,12 @@ def test_every_value_is_an_option_of_the_method_that_passes_its_checks(method: s
     for name, value in values.items():
         owner = config.trainer if name in TrainerOptions.model_fields else config.model
         assert getattr(owner, name) == value
+
+
+@pytest.mark.parametrize("method", RULED)
+def test_validation_chooses_the_threshold_of_several_labels(method: str) -> None:
+    assert values_of(method, replace(PLENTIFUL, several_labels=True))["threshold"] == "validation"
+    assert "threshold" not in values_of(method, PLENTIFUL)
 
 
 def test_every_method_that_learns_has_a_rule() -> None:

@@ -13,7 +13,7 @@ from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.run.predictions import check_format, labeled_nodes, prediction_table, with_known, write_table
 from lazygnn.task import Task
-from lazygnn.training.metrics import find_metric, predict_class, predict_labels
+from lazygnn.training.metrics import find_metric, predict_class
 
 LOGITS = torch.tensor([[0.0, 1.0986123], [2.0, 0.6137056], [1.0, 0.0], [0.0, 0.0]])
 
@@ -60,14 +60,26 @@ def test_several_labels_are_several_columns(
 def test_predictions_are_those_that_metrics_count(path_graph: Graph) -> None:
     # probabilities of 0.5: a logit of zero is not a predicted label, and one that the probability rounds away is
     logits = torch.tensor([[0.0, 1e-9], [1e-9, 0.0], [-0.0, -1e-9], [1e-9, 1e-9]])
-    several = prediction_table(logits, path_graph, Task("multi-label", 2), None)
+    task = Task("multi-label", 2)
+    several = prediction_table(logits, path_graph, task, None)
     for column in (0, 1):
         assert several[f"probability_{column}"].tolist() == [0.5] * 4
-        assert several[f"prediction_{column}"].tolist() == predict_labels(logits)[:, column].int().tolist()
+        assert several[f"prediction_{column}"].tolist() == task.predict_labels(logits)[:, column].int().tolist()
     assert several["prediction_0"].tolist() == [0, 1, 0, 1]
     single = prediction_table(logits, path_graph, Task("single-label", 2), None)
     assert single["probability"].tolist() == [0.5] * 4
     assert single["prediction"].tolist() == predict_class(logits).tolist() == [1, 0, 0, 0]
+
+
+def test_labels_above_the_threshold_are_predicted_at_any_temperature(path_graph: Graph) -> None:
+    logits = torch.tensor([0.1, 0.29, 0.31, 0.9]).logit()[:, None]
+    task = Task("multi-label", 1, threshold=0.3)
+    plain = prediction_table(logits, path_graph, task, None)
+    assert plain["prediction_0"].tolist() == [0, 0, 1, 1]
+    assert plain["probability_0"].tolist() == pytest.approx([0.1, 0.29, 0.31, 0.9])
+    calibrated = prediction_table(logits, path_graph, task, None, temperature=4.0)
+    assert calibrated["prediction_0"].tolist() == [0, 0, 1, 1]
+    assert calibrated["probability_0"].tolist() == pytest.approx((logits[:, 0] / 4).sigmoid().tolist())
 
 
 def test_the_score_of_a_table_is_that_of_the_metric(path_graph: Graph) -> None:

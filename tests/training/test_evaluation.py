@@ -13,6 +13,7 @@ from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.models import MLP, Decoupled
 from lazygnn.propagation import NoPropagation
+from lazygnn.task import Task
 from lazygnn.training import evaluate, infer
 from lazygnn.training.evaluation import assess
 
@@ -129,3 +130,52 @@ def test_without_validation_nodes_nothing_is_selected(path_graph: Graph) -> None
     masks = {name: mask for name, mask in path_graph.masks.items() if name != "val"}
     assert assess(model, replace(path_graph, masks=masks), select=True).scores == {"train": 0.5, "test": 0.0}
     assert model.scores == []
+
+
+class Labels(Decoupled):
+    """Returns given outputs for two labels."""
+
+    def __init__(self, outputs: Tensor) -> None:
+        super().__init__(MLP(3, 4, 2, mlp_layers=1), NoPropagation())
+        self.outputs = outputs
+
+    def infer(self, graph: Graph) -> Tensor:
+        return self.outputs
+
+
+def several_labels(path_graph: Graph) -> Graph:
+    y = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    return replace(path_graph, y=y, task=Task("multi-label", 2))
+
+
+# the labels of all nodes have a probability of 0.32, the others have one of 0.2
+UNSURE = torch.tensor([[0.32, 0.2], [0.32, 0.2], [0.2, 0.32], [0.2, 0.32]]).logit()
+
+
+def test_a_threshold_is_chosen_on_validation_and_kept(path_graph: Graph) -> None:
+    graph, model = several_labels(path_graph), Labels(UNSURE)
+    assert evaluate(model, graph) == {"train": 0.0, "val": 0.0, "test": 0.0}
+    found = assess(model, graph, select=True, learn_threshold=True)
+    assert model.decide(graph.task).threshold == 0.3
+    assert found.scores == {"train": 1.0, "val": 1.0, "test": 1.0}
+    assert found.value == 1.0
+    # from now on it is the threshold of the model
+    assert evaluate(model, graph) == found.scores
+    assert model.state_dict()["threshold"] == 0.3
+    assert assess(model, graph, learn_threshold=True).scores == found.scores
+
+
+def test_labels_outside_of_validation_do_not_change_the_threshold(path_graph: Graph) -> None:
+    graph, model = several_labels(path_graph), Labels(UNSURE)
+    poisoned = replace(graph, y=torch.where(graph.masks["val"][:, None], graph.y, 1 - graph.y))
+    assess(model, poisoned, select=True, learn_threshold=True)
+    assert model.decide(graph.task).threshold == 0.3
+
+
+def test_the_criterion_counts_the_loss_of_the_outputs_as_they_are(path_graph: Graph) -> None:
+    graph, model = several_labels(path_graph), Labels(UNSURE)
+    found = assess(model, graph, loss=graph.task, select=True, learn_threshold=True)
+    plain = assess(Labels(UNSURE), graph, loss=graph.task)
+    assert found.value is not None
+    assert plain.value is not None
+    assert found.value - plain.value == pytest.approx(1.0)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lazygnn.errors import ConfigError, DivergenceError, GraphError
 from lazygnn.task import ERRORS, METRICS, Task
-from lazygnn.training.metrics import find_metric, gain, predict_class, predict_labels, score
+from lazygnn.training.metrics import find_metric, gain, predict_class, score
 from tests.helpers import needs_cuda, random_rows
 
 SINGLE, BINARY, MULTI = Task("single-label", 3), Task("single-label", 2), Task("multi-label", 2)
@@ -209,11 +209,27 @@ def test_areas_leave_out_classes_that_no_node_has(name: str) -> None:
 
 def test_a_label_is_predicted_above_a_logit_of_zero() -> None:
     logits = torch.tensor([[0.0, -0.0], [1e-30, -1e-30]])
-    assert predict_labels(logits).tolist() == [[False, False], [True, False]]
+    assert MULTI.predict_labels(logits).tolist() == [[False, False], [True, False]]
     # the probability of the only predicted label rounds to 0.5
     y = torch.tensor([[0.0, 0.0], [1.0, 0.0]])
     assert measure("micro-f1", MULTI, logits, y) == 1
     assert measure("micro-f1", MULTI, logits, 1 - y) == 0
+
+
+@pytest.mark.parametrize("name", ["micro-f1", "macro-f1"])
+@pytest.mark.parametrize("threshold", [0.1, 0.5, 0.85])
+def test_f1_counts_labels_above_the_threshold(name: str, threshold: float) -> None:
+    logits, y = random_rows(200, 4, 0), (random_rows(200, 4, 1) > 0.5).double()
+    expected = f1_score(y > 0, logits.sigmoid() > threshold, average=name.removesuffix("-f1"), zero_division=0)
+    task = Task("multi-label", 4, threshold=threshold)
+    assert measure(name, task, logits, y) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", AREAS)
+def test_areas_do_not_depend_on_the_threshold(name: str) -> None:
+    logits, y = random_rows(50, 4, 0), (random_rows(50, 4, 1) > 0.5).double()
+    found = {measure(name, Task("multi-label", 4, threshold=threshold), logits, y) for threshold in (0.1, 0.5, 0.9)}
+    assert len(found) == 1
 
 
 def test_the_first_of_equal_classes_is_predicted() -> None:

@@ -20,6 +20,7 @@ from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
 from lazygnn.models.decoupled import LazyGNN
 from lazygnn.propagation import NoPropagation
+from lazygnn.task import Task
 from lazygnn.training import EpochReport, Trainer, evaluate, infer
 from lazygnn.training.criterion import calibrated_loss, tempered_losses
 from lazygnn.training.evaluation import Assessment, assess
@@ -506,3 +507,58 @@ def test_a_model_without_a_fixed_point_is_not_evaluated_twice(
     result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
     assert len(calls) == 4
     assert result.scores == evaluate(built.model, built.graph)
+
+
+def with_labels(graph: Graph) -> Graph:
+    """Returns a graph whose nodes have two of five labels, none of them frequent."""
+    classes = graph.y[:, None]
+    y = ((torch.arange(5) == classes) | (torch.arange(5) == classes + 2)).float()
+    return replace(graph, y=y, task=Task("multi-label", 5))
+
+
+def train_labels(graph: Graph, **values: Any) -> tuple[Trainer, FitResult]:
+    torch.manual_seed(0)
+    config = resolve("lazygnn-deep", "mine", {"num_blocks": 1, "hidden_channels": 8, "epochs": 12, **values})
+    built = build(config, graph)
+    trainer = Trainer(built.model, built.loader, built.graph, config.trainer)
+    return trainer, trainer.fit()
+
+
+def test_a_threshold_is_learned_with_the_best_weights(block_graph: Graph) -> None:
+    graph = with_labels(block_graph)
+    plain, (trainer, learned) = train_labels(graph)[1], train_labels(graph, threshold="validation")
+    assert plain.threshold == 0.5
+    assert learned.threshold < 0.5
+    assert learned.scores["val"] > plain.scores["val"]
+    assert evaluate(trainer.model, trainer.graph) == learned.scores
+    # it has no effect on training
+    alike = [train_labels(graph, threshold=value, eval_every=12)[0] for value in (0.5, "validation")]
+    first, second = (dict(each.model.named_parameters()) for each in alike)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_given_threshold_is_kept(block_graph: Graph) -> None:
+    trainer, found = train_labels(with_labels(block_graph), threshold=0.3)
+    assert found.threshold == 0.3
+    assert evaluate(trainer.model, trainer.graph) == found.scores
+
+
+def test_a_resumed_training_has_the_threshold_of_its_best_weights(block_graph: Graph) -> None:
+    graph = with_labels(block_graph)
+    trained, expected = train_labels(graph, threshold="validation")
+    resumed, _ = train_labels(graph, threshold="validation", epochs=0)
+    resumed.restore(*trained.checkpoint())
+    found = resumed.finish()
+    assert found.scores == expected.scores
+    assert found.threshold == expected.threshold == float(trained.checkpoint()[0]["best.threshold"])
+
+
+def test_a_threshold_that_has_no_effect_is_refused(block_graph: Graph) -> None:
+    with pytest.raises(
+        ConfigError, match=r"`threshold` is 0\.3, but a node of this graph has one label or number; omit"
+    ):
+        train_labels(block_graph, threshold=0.3)
+    graph = with_labels(block_graph)
+    unjudged = replace(graph, masks={name: mask for name, mask in graph.masks.items() if name != "val"})
+    with pytest.raises(ConfigError, match="`threshold=validation` needs a validation split; add a `val_mask`, or give"):
+        train_labels(unjudged, threshold="validation")

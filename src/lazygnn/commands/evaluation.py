@@ -1,7 +1,7 @@
 """Evaluates the best weights of a run."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def evaluate_by_metrics(
         graph, elsewhere = fitting(other, trained_on), {"graph": str(graph_file)}
     if correct_and_smooth is not None:
         correct_and_smooth.check(graph)
-    found = [find_metric(name, graph.task) for name in metrics or [config.trainer.metric]]
+    names = [find_metric(name, graph.task)[0] for name in metrics or [config.trainer.metric]]
     loaded = graph
     model, graph = restore_model(run, weights, graph, chosen)
     labeled, counts = {}, {}
@@ -119,12 +119,13 @@ def evaluate_by_metrics(
         changed = {"correct_and_smooth": asdict(correct_and_smooth)}
     if report:
         # a method may add edges to its graph, so the report is about the one that was loaded
-        run.save_report(make_report(logits, loaded) | changed)
+        run.save_report(make_report(logits, replace(loaded, task=graph.task)) | changed)
     results = []
-    for name, metric in found:
+    for name in names:
+        _, metric = find_metric(name, graph.task)
         scores = score(metric, logits, graph.y, graph.masks)
-        result = make_result(config, name, scores, trained=trained, device=chosen, path=path) | changed | elsewhere
-        results.append(result | score(metric, logits, graph.y, labeled) | counts)
+        result = make_result(config, name, scores, trained=trained, task=graph.task, device=chosen, path=path)
+        results.append(result | changed | elsewhere | score(metric, logits, graph.y, labeled) | counts)
     return results
 
 

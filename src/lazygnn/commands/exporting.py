@@ -42,7 +42,9 @@ def export_run(path: Path | str, out: Path | str, *, root: str | None = None, ve
     if run.config.method not in EXPORTED:
         raise ConfigError(f"`{run.config.method}` cannot be exported; methods that can: {', '.join(EXPORTED)}")
     description = describe_model(run)
-    weights = {name: value.contiguous() for name, value in _inner(run.model).state_dict().items()}
+    weights = {
+        name: value.contiguous() for name, value in _inner(run.model).state_dict().items() if name != "threshold"
+    }
     try:
         with replaced_folder(out) as unfinished:
             (unfinished / WEIGHTS).write_bytes(save(weights))
@@ -60,6 +62,7 @@ def describe_model(run: LoadedRun) -> dict[str, Any]:
         "num_outputs": run.graph.task.num_outputs,
         "reads_labels": run.model.reads_labels,
         "task": run.graph.task.kind,
+        "threshold": run.model.decide(run.graph.task).threshold,
         "class_names": None if run.graph.class_names is None else list(run.graph.class_names),
         "center": run.model.target_center.tolist() if isinstance(run.model, Standardized) else None,
         "scale": run.model.target_scale.tolist() if isinstance(run.model, Standardized) else None,

@@ -59,7 +59,7 @@ class LoadedRun:
         """
         own = self.graph if graph is None else graph
         outputs, names = self.outputs(graph), self.graph.class_names
-        return prediction_table(outputs, own, self.graph.task, names, probabilities=probabilities)
+        return prediction_table(outputs, own, self.model.decide(self.graph.task), names, probabilities=probabilities)
 
     def embed(self, graph: Graph | None = None) -> Tensor:
         """Returns the values of every node that the last layer reads, [N, H]."""

@@ -85,7 +85,7 @@ def predict_run(
     if correct_and_smooth is not None:
         logits = correct_and_smooth.apply_to_logits(logits, placed, device=chosen)
     # new rows are last
-    return logits[-new.num_nodes :], replace(new, task=trained_on.task), trained_on
+    return logits[-new.num_nodes :], replace(new, task=placed.task), replace(trained_on, task=placed.task)
 
 
 def write_predictions(
@@ -138,11 +138,19 @@ def write_predictions(
         verify=verify,
     )
     columns = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
-    return write_outputs(logits / temperature, graph, trained_on, out, **columns)
+    return write_outputs(logits, graph, trained_on, out, temperature=temperature, **columns)
 
 
 def write_outputs(
-    logits: Tensor, graph: Graph, trained_on: Graph, out: Path, *, probabilities: bool, known: bool, unlabeled: bool
+    logits: Tensor,
+    graph: Graph,
+    trained_on: Graph,
+    out: Path,
+    *,
+    temperature: float = 1.0,
+    probabilities: bool,
+    known: bool,
+    unlabeled: bool,
 ) -> int:
     """Writes the outputs of every node as a table and returns the number of its rows.
 
@@ -151,12 +159,14 @@ def write_outputs(
         graph: The graph that they belong to.
         trained_on: The graph of training, which defines the task and the names of the classes.
         out: The file; its suffix is the format.
+        temperature: Divides the outputs for probabilities; predictions do not change.
         probabilities: Whether to add a column for the probability of each class.
         known: Whether to add columns with the split and the label of every node.
         unlabeled: Whether to write nodes without a label alone.
     """
     names = trained_on.class_names
-    table = prediction_table(logits, graph, trained_on.task, names, probabilities=probabilities)
+    task = trained_on.task
+    table = prediction_table(logits, graph, task, names, temperature=temperature, probabilities=probabilities)
     table = with_known(table, graph, names) if known else table
     if unlabeled:
         kept = ~labeled_nodes(graph)

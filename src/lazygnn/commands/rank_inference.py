@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,9 @@ def evaluate_with_ranks(
                 split: score_ranks(name, metric, found.values, found.graph, found.ranks, split)
                 for split in found.graph.masks
             }
-            results.append(make_result(found.config, name, scores, trained=trained, device=found.device, path=path))
+            results.append(
+                make_result(found.config, name, scores, trained=trained, task=task, device=found.device, path=path)
+            )
         return results if found.ranks.is_first else []
 
 
@@ -107,7 +109,7 @@ def predict_with_ranks(
         def write() -> int:
             assert rows is not None
             with without_warnings():
-                graph = reload_graph(found.config, root)
+                graph = replace(reload_graph(found.config, root), task=found.graph.task)
             columns = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
             return write_outputs(_in_order(rows, found), graph, graph, out, **columns)
 

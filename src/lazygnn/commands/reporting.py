@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,7 @@ def _entry(path: Path, device: str, root: str | None) -> Entry:
     with without_warnings():
         loaded = reload_graph(config, root)
     model, graph = restore_model(run, weights, loaded, chosen)
-    report = make_report(infer(model, graph), loaded)
+    report = make_report(infer(model, graph), replace(loaded, task=graph.task))
     settings = json.loads(config.record(run.chosen()))
     return Entry(path.name or str(path), settings, run.log.read(), run.result(), report)
 

@@ -1,5 +1,6 @@
 """Restores the graph and the model of an earlier run."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -48,6 +49,8 @@ def restore_model(
 ) -> tuple[Model, Graph]:
     """Builds the model of a run with its weights; returns it with the graph as the model takes it.
 
+    The task of that graph has the threshold of the run.
+
     Args:
         run: The run.
         weights: Its weights.
@@ -62,12 +65,14 @@ def restore_model(
     if {"target_center", "target_scale"} <= weights.keys():
         center, scale = (torch.empty_like(weights[name]) for name in ("target_center", "target_scale"))
         model = Standardized(model, center, scale).to(device)
+    if "threshold" in weights:
+        model.set_threshold(0.5)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise CheckpointError(f"the weights in `{run.path}` do not fit its configuration: {reason}") from error
-    return model, graph
+    return model, replace(graph, task=model.decide(graph.task))
 
 
 def _is_graph(path: Path) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from lazygnn.config import Config
+from lazygnn.task import Task
 
 
 def make_result(
@@ -16,6 +17,7 @@ def make_result(
     scores: dict[str, float],
     *,
     trained: dict[str, Any],
+    task: Task,
     device: torch.device,
     path: Path,
 ) -> dict[str, Any]:
@@ -26,10 +28,11 @@ def make_result(
         metric: The name of the metric.
         scores: The score on every split.
         trained: Fields about the training: `epochs`, `best_epoch`, `seconds_per_epoch`, `seconds`, `eval_seconds`.
+        task: What is predicted; of several labels, the result names the threshold.
         device: The device that computed the scores.
         path: The run folder.
     """
-    return {
+    result = {
         "method": config.method,
         "dataset": config.dataset,
         "seed": config.seed,
@@ -44,6 +47,7 @@ def make_result(
         "peak_memory_mib": peak_memory_mib(device),
         "run": str(path),
     }
+    return result | ({"threshold": task.threshold} if task.kind == "multi-label" else {})
 
 
 def peak_memory_mib(device: torch.device) -> float:

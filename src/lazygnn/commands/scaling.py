@@ -296,7 +296,8 @@ def _fit(
         "seconds": fit.seconds + fit.eval_seconds,
         "eval_seconds": fit.eval_seconds,
     }
-    result = make_result(config, metric, fit.scores, trained=trained, device=device, path=run.path)
+    task = trainer.model.decide(trainer.graph.task)
+    result = make_result(config, metric, fit.scores, trained=trained, task=task, device=device, path=run.path)
     result |= {"peak_memory_mib": max(memory for _, memory in seen)}
     result |= summarize([traffic for traffic, _ in seen])
     run.save_result(result)

@@ -5,6 +5,7 @@ import shutil
 import statistics
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,8 @@ def extended(config: Config, epochs: int, path: Path) -> Config:
 
 
 def _load_initial(model: Model, weights: dict[str, Tensor]) -> None:
+    # a threshold is chosen again
+    weights = {name: value for name, value in weights.items() if name != "threshold"}
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
@@ -375,7 +378,10 @@ def _conclude(
             f"{rise[0]:.4f} after nine tenths of the epochs, {rise[1]:.4f} at the end; "
             f"train longer, with `--set epochs={2 * config.trainer.epochs}`"
         )
-    if (constant := describe_constant(infer(trainer.model, trainer.graph), trainer.graph)) is not None:
+    task = trainer.model.decide(trainer.graph.task)
+    if (
+        constant := describe_constant(infer(trainer.model, trainer.graph), replace(trainer.graph, task=task))
+    ) is not None:
         logger.warning(constant)
     trained = {
         "epochs": fit.epochs,
@@ -386,7 +392,7 @@ def _conclude(
         "eval_seconds": fit.eval_seconds,
     }
     device = trainer.model.device
-    result = make_result(config, metric, fit.scores, trained=trained, device=device, path=run.path)
+    result = make_result(config, metric, fit.scores, trained=trained, task=task, device=device, path=run.path)
     run.save_result(result)
     if not config.trainer.keep_checkpoint:
         shutil.rmtree(run.path / CHECKPOINTS, ignore_errors=True)

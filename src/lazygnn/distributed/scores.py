@@ -11,6 +11,7 @@ from lazygnn.task import Task
 from lazygnn.training.criterion import calibrated_loss, tempered_losses
 from lazygnn.training.evaluation import Assessment, assess_by
 from lazygnn.training.metrics import Metric, find_metric, score
+from lazygnn.training.threshold import choose_threshold
 
 # metrics that are a mean over nodes, by task
 _MEANS = {"single-label": ("accuracy", "micro-f1"), "multi-label": (), "regression": ("mae",)}
@@ -24,6 +25,7 @@ def assess_ranks(
     *,
     loss: Task | None = None,
     select: bool = False,
+    learn_threshold: bool = False,
 ) -> Assessment:
     """Evaluates a model over the nodes of all ranks; all of them return the same numbers.
 
@@ -34,11 +36,19 @@ def assess_ranks(
         metric: A metric of the task; `auto` is its default.
         loss: The criterion is the score less the calibrated loss of this task; `None` means the score alone.
         select: Whether the model first chooses what is chosen on validation.
+        learn_threshold: Whether its threshold is chosen, too.
     """
-    name, function = find_metric(metric, graph.task)
+    name, _ = find_metric(metric, graph.task)
 
-    def scored(outputs: Tensor, split: str) -> float:
-        return score_ranks(name, function, outputs, graph, ranks, split)
+    def scored(outputs: Tensor, split: str, task: Task) -> float:
+        return score_ranks(name, find_metric(name, task)[1], outputs, graph, ranks, split)
+
+    def best_threshold(outputs: Tensor) -> float:
+        mask = graph.masks["val"]
+        rows, labels = ranks.gather_rows(outputs[mask]), ranks.gather_rows(graph.y[mask])
+        # only the first rank has gathered rows
+        own = 0.5 if rows is None or labels is None else choose_threshold(name, rows, labels)
+        return ranks.from_first(own)
 
     # over the nodes of all ranks
     num_nodes = graph.count("val") if loss is not None and "val" in graph.masks else 0
@@ -49,7 +59,8 @@ def assess_ranks(
         return calibrated_loss(ranks.sum(tempered_losses(loss, outputs[mask], graph.y[mask])), num_nodes)
 
     return_free_memory()
-    return assess_by(model, graph, name, scored, None if loss is None else lost, select=select)
+    threshold = best_threshold if select and learn_threshold else None
+    return assess_by(model, graph, name, scored, None if loss is None else lost, threshold, select=select)
 
 
 def score_ranks(name: str, metric: Metric, outputs: Tensor, graph: Graph, ranks: Ranks, split: str) -> float:

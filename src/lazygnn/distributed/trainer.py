@@ -157,7 +157,13 @@ class RankTrainer(Trainer):
             # every step brings its rows anew
             self.exchange.drop_copies()
         return assess_ranks(
-            self.model, self.graph, self.ranks, self.options.metric, loss=self._criterion_loss, select=select
+            self.model,
+            self.graph,
+            self.ranks,
+            self.options.metric,
+            loss=self._criterion_loss,
+            select=select,
+            learn_threshold=self._learns_threshold,
         )
 
     def _share_weights(self) -> None:
@@ -169,8 +175,9 @@ class RankTrainer(Trainer):
         """Averages what batch normalization has measured on every rank."""
         if self.ranks.size == 1:
             return
-        for buffer in self.model.buffers():
-            if buffer.is_floating_point():
+        for name, buffer in self.model.named_buffers():
+            # the threshold is the same on all ranks, and a sum may round it
+            if buffer.is_floating_point() and name != "threshold":
                 self.ranks.sum(buffer).div_(self.ranks.size)
 
 

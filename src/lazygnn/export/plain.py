@@ -302,7 +302,10 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def predict(self, x: Tensor, edges: Tensor, weight: Tensor | None = None, labels: Tensor | None = None) -> Tensor:
-        """Returns probabilities, [N, C], or the outputs themselves for regression; arguments as for `forward`."""
+        """Returns probabilities, [N, C], or the outputs themselves for regression; arguments as for `forward`.
+
+        Of several labels, those with a probability above `threshold` in the description are predicted.
+        """
         if labels is None and self.description["reads_labels"]:
             warnings.warn("no `labels` are given to a network that reads them; see `known`", stacklevel=2)
         outputs: Tensor = self(x, edges, weight, labels)

@@ -64,17 +64,20 @@ class Facts:
         num_train: Number of training nodes.
         in_channels: Width of the features.
         near_labels: Share of the other nodes that have a training node as a neighbor, estimated on some of them.
+        several_labels: Whether a node may have several labels, and a validation split can choose a threshold for them.
     """
 
     num_nodes: int
     num_train: int
     in_channels: int
     near_labels: float = 0.0
+    several_labels: bool = False
 
     @staticmethod
     def of(graph: Graph) -> "Facts":
         """Returns the facts of a graph."""
-        return Facts(graph.num_nodes, graph.num_train, graph.in_channels, _near_labels(graph))
+        several_labels = graph.task.kind == "multi-label" and "val" in graph.masks
+        return Facts(graph.num_nodes, graph.num_train, graph.in_channels, _near_labels(graph), several_labels)
 
     @property
     def scarcity(self) -> float:

@@ -7,6 +7,8 @@ labels per feature, so `Facts.scarcity` decides:
 - Plentiful labels: no input is dropped, the model is deeper, and it trains twice as long. `lazygnn-deep` also reads
   labels as input if most of the other nodes have a labeled neighbor (`Facts.near_labels`).
 
+Where a node has several labels, validation also chooses the probability from which a label is predicted.
+
 Everything else is the same for every graph: 256 channels, dropout 0.5, AdamW with a learning rate that rises for 20
 epochs and then falls to zero along a cosine. Without the rise, deep models stay behind on graphs where structure
 matters more than features. Values were chosen by validation on ten graphs; docs/concepts/depth.md has the figures.
@@ -60,6 +62,8 @@ def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> d
         "dropout": 0.5,
         "input_dropout": round(facts.scarcity / 2, 1),
     }
+    if facts.several_labels:
+        general["threshold"] = "validation"
     options: type[MethodOptions] = method.options
     known = TrainerOptions.model_fields.keys() | options.model_fields.keys()
     return {name: value for name, value in general.items() if name in known} | method.adapt(facts) | sizes

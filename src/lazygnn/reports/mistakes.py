@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.task import Task
-from lazygnn.training.metrics import predict_class, predict_labels
+from lazygnn.training.metrics import predict_class
 
 NUM_MISTAKES = 20
 
@@ -50,7 +50,7 @@ def _of_classes(outputs: Tensor, y: Tensor, task: Task, ids: np.ndarray, names: 
 
 
 def _of_labels(outputs: Tensor, y: Tensor, task: Task, ids: np.ndarray, names: Sequence[str]) -> list[dict[str, Any]]:
-    predicted, probability = predict_labels(outputs), task.activate(outputs.double())
+    predicted, probability = task.predict_labels(outputs), task.activate(outputs.double())
     wrong = predicted != (y > 0)
     sure = torch.where(predicted, probability, 1 - probability)
     found = []

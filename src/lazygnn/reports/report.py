@@ -16,7 +16,7 @@ from lazygnn.reports.classes import class_table, confusion_matrix
 from lazygnn.reports.groups import by_agreement, by_degree, by_distance
 from lazygnn.reports.mistakes import find_mistakes
 from lazygnn.reports.numbers import by_target, number_table
-from lazygnn.training.metrics import find_metric, predict_class, predict_labels, score
+from lazygnn.training.metrics import find_metric, predict_class, score
 
 FORMAT, VERSION = "lazygnn-report", 1
 _MEASURES = {
@@ -93,7 +93,7 @@ def _scores(outputs: Tensor, graph: Graph) -> dict[str, dict[str, float]]:
 
 def _classes(outputs: Tensor, y: Tensor, graph: Graph, names: list[str]) -> dict[str, Any]:
     if graph.task.kind == "multi-label":
-        return {"classes": class_table(predict_labels(outputs), y, names)}
+        return {"classes": class_table(graph.task.predict_labels(outputs), y, names)}
     predicted = predict_class(outputs)
     return {
         "classes": class_table(predicted, y, names),
@@ -118,7 +118,7 @@ def _errs(outputs: Tensor, y: Tensor, graph: Graph, nodes: Tensor) -> dict[str, 
     if kind == "single-label":
         values = (predict_class(outputs) == y).double()
     elif kind == "multi-label":
-        values = (predict_labels(outputs) == (y > 0)).double().mean(dim=1)
+        values = (graph.task.predict_labels(outputs) == (y > 0)).double().mean(dim=1)
     else:
         values = (outputs.double() - y.double()).abs().mean(dim=1)
     grouped: dict[str, Callable[[Graph, Tensor, Tensor], list[dict[str, Any]]]] = {"degree": by_degree}

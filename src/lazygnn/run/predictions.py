@@ -10,7 +10,7 @@ from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced
 from lazygnn.graph import Graph
 from lazygnn.task import Task
-from lazygnn.training.metrics import predict_class, predict_labels
+from lazygnn.training.metrics import predict_class
 
 FORMATS = (".csv", ".parquet")
 
@@ -39,14 +39,16 @@ def prediction_table(
     task: Task,
     class_names: tuple[str, ...] | None,
     *,
+    temperature: float = 1.0,
     probabilities: bool = False,
 ) -> dict[str, np.ndarray]:
     """Returns the columns of the table; several outputs per node become several columns.
 
-    With `probabilities`, a single label has a column for the probability of each class, too.
+    With `probabilities`, a single label has a column for the probability of each class, too. The `temperature` changes
+    probabilities alone, not what is predicted.
     """
     ids = node_names(graph)
-    values = task.activate(logits).cpu().float()
+    values = task.activate(logits / temperature).cpu().float()
     if task.kind == "single-label":
         label = predict_class(logits).cpu()
         probability = values.gather(-1, label[:, None])[:, 0]
@@ -60,7 +62,7 @@ def prediction_table(
     for column in range(task.num_outputs):
         name = f"_{column}" if class_names is None else f"_{class_names[column]}"
         if task.kind == "multi-label":
-            table[f"prediction{name}"] = predict_labels(logits[:, column]).long().cpu().numpy()
+            table[f"prediction{name}"] = task.predict_labels(logits[:, column]).long().cpu().numpy()
             table[f"probability{name}"] = values[:, column].numpy()
         else:
             table[f"prediction{name}"] = values[:, column].numpy()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.graph import Graph
-from lazygnn.training.metrics import predict_class, predict_labels
+from lazygnn.training.metrics import predict_class
 
 # share of nodes with the same prediction, and the deviation of predicted numbers in deviations of the targets
 _SAME = 0.99
@@ -34,7 +34,7 @@ def describe_constant(outputs: Tensor, graph: Graph) -> str | None:
     outputs, y = outputs[rows.to(outputs.device)].cpu(), graph.y[rows].cpu()
     if graph.task.kind == "regression":
         return _of_numbers(outputs.double(), y.double())
-    return _of_classes(outputs, y, graph) if graph.task.kind == "single-label" else _of_labels(outputs, y)
+    return _of_classes(outputs, y, graph) if graph.task.kind == "single-label" else _of_labels(outputs, y, graph)
 
 
 def _of_classes(outputs: Tensor, y: Tensor, graph: Graph) -> str | None:
@@ -50,8 +50,8 @@ def _of_classes(outputs: Tensor, y: Tensor, graph: Graph) -> str | None:
     )
 
 
-def _of_labels(outputs: Tensor, y: Tensor) -> str | None:
-    predicted = predict_labels(outputs)
+def _of_labels(outputs: Tensor, y: Tensor, graph: Graph) -> str | None:
+    predicted = graph.task.predict_labels(outputs)
     # the labels that most nodes are predicted to have
     usual = predicted.double().mean(dim=0) > 0.5
     share, wanted = (float((labels == usual).all(dim=1).double().mean()) for labels in (predicted, y > 0))

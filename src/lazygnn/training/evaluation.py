@@ -1,7 +1,7 @@
 """Exact evaluation: the model over the whole graph, without histories and dropout."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from lazygnn.task import Task
 from lazygnn.training.criterion import calibrated_loss, tempered_losses
 from lazygnn.training.metrics import find_metric, gain, score
 from lazygnn.training.plain import as_model
+from lazygnn.training.threshold import choose_threshold
 
 
 @torch.no_grad()
@@ -80,7 +81,13 @@ class Assessment:
 
 
 def assess(
-    model: nn.Module, graph: Graph, metric: str = "auto", *, loss: Task | None = None, select: bool = False
+    model: nn.Module,
+    graph: Graph,
+    metric: str = "auto",
+    *,
+    loss: Task | None = None,
+    select: bool = False,
+    learn_threshold: bool = False,
 ) -> Assessment:
     """Evaluates a model that competes with others, such as those of other epochs.
 
@@ -90,12 +97,17 @@ def assess(
         metric: A metric of the task; `auto` is its default.
         loss: The criterion is the score less the calibrated loss of this task; `None` means the score alone.
         select: Whether the model first chooses what is chosen on validation.
+        learn_threshold: Whether its threshold is chosen, too.
     """
     check_graph(graph)
-    name, function = find_metric(metric, graph.task)
+    name, _ = find_metric(metric, graph.task)
 
-    def scored(outputs: Tensor, split: str) -> float:
-        return score(function, outputs, graph.y, {split: graph.masks[split]})[split]
+    def scored(outputs: Tensor, split: str, task: Task) -> float:
+        return score(find_metric(name, task)[1], outputs, graph.y, {split: graph.masks[split]})[split]
+
+    def best_threshold(outputs: Tensor) -> float:
+        mask = graph.masks["val"]
+        return choose_threshold(name, outputs[mask], graph.y[mask])
 
     def lost(outputs: Tensor) -> float:
         assert loss is not None
@@ -103,15 +115,17 @@ def assess(
         targets = graph.y[mask]
         return calibrated_loss(tempered_losses(loss, outputs[mask], targets), len(targets))
 
-    return assess_by(model, graph, name, scored, None if loss is None else lost, select=select)
+    threshold = best_threshold if select and learn_threshold else None
+    return assess_by(model, graph, name, scored, None if loss is None else lost, threshold, select=select)
 
 
 def assess_by(
     model: nn.Module,
     graph: Graph,
     metric: str,
-    scored: Callable[[Tensor, str], float],
+    scored: Callable[[Tensor, str, Task], float],
     lost: Callable[[Tensor], float] | None,
+    threshold: Callable[[Tensor], float] | None = None,
     *,
     select: bool,
 ) -> Assessment:
@@ -121,16 +135,23 @@ def assess_by(
         model: As for `assess`.
         graph: As for `assess`.
         metric: The name of the metric.
-        scored: Returns the score of outputs on a split.
+        scored: Returns the score of outputs on a split, for a task that may have another threshold.
         lost: Returns the calibrated loss of outputs on validation; `None` if it does not count.
+        threshold: Returns the threshold that is best for outputs on validation; `None` if it is not chosen.
         select: As for `assess`.
     """
+    model, validates = as_model(model), "val" in graph.masks
+
+    def decided(outputs: Tensor) -> Task:
+        return model.decide(graph.task) if threshold is None else replace(graph.task, threshold=threshold(outputs))
 
     def value(outputs: Tensor, found: float | None = None) -> float:
-        reached = gain(metric, scored(outputs, "val") if found is None else found)
+        reached = gain(metric, scored(outputs, "val", decided(outputs)) if found is None else found)
         return reached if lost is None else reached - lost(outputs)
 
-    validates = "val" in graph.masks
     outputs = infer(model, graph, score=value if select and validates else None)
-    scores = {split: scored(outputs, split) for split in graph.masks}
+    task = decided(outputs)
+    if threshold is not None:
+        model.set_threshold(task.threshold)
+    scores = {split: scored(outputs, split, task) for split in graph.masks}
     return Assessment(scores, value(outputs, scores["val"]) if validates else None)

@@ -18,6 +18,8 @@ from lazygnn.task import ERRORS, Task, TaskKind
 from lazygnn.training.ranking import average_precision, log_odds, roc_auc
 
 Metric = Callable[[Tensor, Tensor], float]
+# metrics of several labels that depend on which of them are predicted, the default first
+THRESHOLDED = ("micro-f1", "macro-f1")
 Area = Callable[[Tensor, Tensor], float]
 
 
@@ -28,7 +30,8 @@ def find_metric(name: str, task: Task) -> tuple[str, Metric]:
         raise ConfigError(
             f"metric `{name}` does not fit a {task.kind} task; choose one of: auto, {', '.join(task.metrics)}"
         )
-    return name, _METRICS[task.kind][name]
+    metric = _METRICS[task.kind][name]
+    return name, partial(metric, task=task) if name in THRESHOLDED and task.kind == "multi-label" else metric
 
 
 def gain(name: str, score: float) -> float:
@@ -61,11 +64,6 @@ def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]
 def predict_class(logits: Tensor) -> Tensor:
     """Returns the class with the largest logit, [T]; of equal ones, the first."""
     return logits.argmax(dim=-1)
-
-
-def predict_labels(logits: Tensor) -> Tensor:
-    """Returns which labels are predicted, [T, C] bool: those with a probability above one half, a logit above zero."""
-    return logits > 0
 
 
 def _check_finite(logits: Tensor, split: str) -> None:
@@ -101,17 +99,30 @@ def _macro_f1_of_classes(logits: Tensor, y: Tensor) -> float:
     return float(_f1(right, found, wanted)[present].mean())
 
 
-def _macro_f1_of_labels(logits: Tensor, y: Tensor) -> float:
-    return float(_f1(*_label_counts(logits, y)).mean())
+def _macro_f1_of_labels(logits: Tensor, y: Tensor, task: Task) -> float:
+    return float(f1_of_counts("macro-f1", *_label_counts(logits, y, task)))
 
 
-def _micro_f1_of_labels(logits: Tensor, y: Tensor) -> float:
-    return float(_f1(*(counts.sum() for counts in _label_counts(logits, y))))
+def _micro_f1_of_labels(logits: Tensor, y: Tensor, task: Task) -> float:
+    return float(f1_of_counts("micro-f1", *_label_counts(logits, y, task)))
 
 
-def _label_counts(logits: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns how many nodes have each label predicted correctly, predicted, and in the targets, [C]."""
-    predicted, positive = predict_labels(logits), y > 0
+def f1_of_counts(name: str, right: Tensor, found: Tensor, wanted: Tensor) -> Tensor:
+    """Returns the F1 score from how many nodes have each label predicted correctly, predicted, and in the targets.
+
+    Args:
+        name: `micro-f1` or `macro-f1`.
+        right: Counts, [..., C].
+        found: Counts, [..., C].
+        wanted: Counts, [..., C].
+    """
+    if name == "macro-f1":
+        return _f1(right, found, wanted).mean(dim=-1)
+    return _f1(right.sum(dim=-1), found.sum(dim=-1), wanted.sum(dim=-1))
+
+
+def _label_counts(logits: Tensor, y: Tensor, task: Task) -> tuple[Tensor, Tensor, Tensor]:
+    predicted, positive = task.predict_labels(logits), y > 0
     return (predicted & positive).sum(dim=0), predicted.sum(dim=0), positive.sum(dim=0)
 
 
@@ -172,7 +183,7 @@ def _rmse(outputs: Tensor, y: Tensor) -> float:
     return float((outputs.double() - y.double()).square().mean(dim=0).sqrt().mean())
 
 
-_METRICS: dict[TaskKind, dict[str, Metric]] = {
+_METRICS: dict[TaskKind, dict[str, Callable[..., float]]] = {
     "single-label": {
         "accuracy": _accuracy,
         "balanced-accuracy": _balanced_accuracy,

@@ -66,6 +66,7 @@ class FitResult:
         scores: The exact score on every split; those of an epoch may be estimates.
         seconds: Time of training in all epochs, without evaluation.
         eval_seconds: Time of evaluation.
+        threshold: Of several labels, those with a higher probability are predicted.
     """
 
     epochs: int
@@ -73,6 +74,7 @@ class FitResult:
     scores: dict[str, float]
     seconds: float
     eval_seconds: float
+    threshold: float = 0.5
 
 
 class Trainer:
@@ -126,6 +128,7 @@ class Trainer:
                 raise ConfigError("the model has no weights to train; set `epochs=0`")
         self.model, self.loader, self.graph, self.options = model, loader, graph, options
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
+        self._set_threshold()
         self.optimizer = make_optimizer(model.layer_parameters(), options)
         self.histories, self._diagnostics = named_histories(model), named_diagnostics(model)
         # a batch of parts does not have the number of nodes of its graph
@@ -175,7 +178,8 @@ class Trainer:
             started = time.perf_counter()
             scores = self._assess(select=not self.best.weights).scores
             self.eval_seconds += time.perf_counter() - started
-        return FitResult(self.epoch, self.best.epoch, scores, self.seconds, self.eval_seconds)
+        threshold = self.model.decide(self.graph.task).threshold
+        return FitResult(self.epoch, self.best.epoch, scores, self.seconds, self.eval_seconds, threshold)
 
     def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Returns the state of training between two batches: tensors by name, and values for JSON."""
@@ -346,7 +350,14 @@ class Trainer:
         return found
 
     def _assess(self, *, select: bool) -> Assessment:
-        return assess(self.model, self.graph, self.options.metric, loss=self._criterion_loss, select=select)
+        return assess(
+            self.model,
+            self.graph,
+            self.options.metric,
+            loss=self._criterion_loss,
+            select=select,
+            learn_threshold=self._learns_threshold,
+        )
 
     def _diagnose(self) -> dict[str, float] | None:
         """Measures how lazy the histories are: mean age, drift of the inputs, error of the stored solution."""
@@ -375,6 +386,20 @@ class Trainer:
             return None
         # outputs of all nodes are on the device of the graph
         return balanced(self.graph, self.graph.device) if self.options.class_weight == "balanced" else self.graph.task
+
+    @property
+    def _learns_threshold(self) -> bool:
+        return self.options.threshold == "validation"
+
+    def _set_threshold(self) -> None:
+        threshold = self.options.threshold
+        if threshold == 0.5:
+            return
+        if self.graph.task.kind != "multi-label":
+            raise ConfigError(f"`threshold` is {threshold}, but a node of this graph has one label or number; omit it")
+        if threshold == "validation" and "val" not in self.graph.masks:
+            raise ConfigError("`threshold=validation` needs a validation split; add a `val_mask`, or give a number")
+        self.model.set_threshold(0.5 if threshold == "validation" else threshold)
 
     def _has_finite_weights(self) -> bool:
         return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())

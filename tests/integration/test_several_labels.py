@@ -1,0 +1,109 @@
+"""A threshold that validation has chosen counts wherever labels are predicted."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score
+
+from lazygnn import commands, load_run, resolve
+from lazygnn.commands.evaluation import evaluate_by_metrics
+from lazygnn.commands.exporting import export_run
+from lazygnn.commands.prediction import write_predictions
+from lazygnn.export import plain
+from lazygnn.run.folder import Run
+
+
+@pytest.fixture(scope="module")
+def arrays(module_arrays: dict[str, Any]) -> dict[str, Any]:
+    """Nodes with one or two of five labels."""
+    classes = module_arrays["y"][:, None]
+    y = (np.arange(5) == classes) | ((np.arange(5) == classes + 2) & (np.arange(60) % 2 == 0)[:, None])
+    return module_arrays | {"y": y.astype(np.int64)}
+
+
+@pytest.fixture(scope="module")
+def run(arrays: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose threshold is below one half."""
+    folder = tmp_path_factory.mktemp("several")
+    np.savez(folder / "labels.npz", **arrays)
+    train(folder / "labels.npz", folder / "run", threshold="validation")
+    return folder / "run"
+
+
+def train(dataset: Path, out: Path, **values: Any) -> dict[str, Any]:
+    config = resolve("mlp", str(dataset), {"epochs": 12, "hidden_channels": 8, **values}, device="cpu")
+    return commands.train(config, out, quiet=True, curves=False)
+
+
+def test_the_result_names_it_and_evaluation_repeats_it(run: Path) -> None:
+    result = json.loads((run / "result.json").read_text())
+    assert 0 < result["threshold"] < 0.5
+    again = commands.evaluate_run(run, device="cpu")
+    assert [again[name] for name in ("val", "test", "threshold")] == [
+        result[name] for name in ("val", "test", "threshold")
+    ]
+
+
+@pytest.mark.parametrize("calibrated", [False, True])
+def test_the_labels_in_a_table_have_the_score_of_the_run(
+    run: Path, tmp_path: Path, arrays: dict[str, Any], calibrated: bool
+) -> None:
+    evaluate_by_metrics(run, device="cpu", report=True)
+    write_predictions(run, tmp_path / "labels.csv", device="cpu", calibrated=calibrated)
+    with (tmp_path / "labels.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    predicted = np.array([[int(row[f"prediction_{label}"]) for label in range(5)] for row in rows])
+    test, result = arrays["test_mask"], Run.open(run).result()
+    found = f1_score(arrays["y"][test], predicted[test], average="micro")
+    assert found == pytest.approx(result["test"], abs=1e-12)
+    if not calibrated:
+        probability = np.array([[float(row[f"probability_{label}"]) for label in range(5)] for row in rows])
+        assert (predicted == (probability > result["threshold"])).all()
+
+
+def test_a_loaded_run_and_its_report_have_it(run: Path, arrays: dict[str, Any]) -> None:
+    loaded, result = load_run(run, device="cpu"), Run.open(run).result()
+    table = loaded.predict()
+    predicted = np.stack([table[f"prediction_{label}"] for label in range(5)], axis=1)
+    test = arrays["test_mask"]
+    assert f1_score(arrays["y"][test], predicted[test], average="micro") == pytest.approx(result["test"], abs=1e-12)
+    evaluate_by_metrics(run, device="cpu", report=True)
+    assert Run.open(run).report()["scores"]["micro-f1"]["test"] == pytest.approx(result["test"], abs=1e-12)
+
+
+def test_an_exported_network_has_it(run: Path, tmp_path: Path, arrays: dict[str, Any]) -> None:
+    description, result = export_run(run, tmp_path / "out"), Run.open(run).result()
+    assert description["threshold"] == result["threshold"]
+    network = plain.load(tmp_path / "out")
+    probability = network.predict(torch.from_numpy(arrays["x"]), torch.from_numpy(arrays["edge_index"]))
+    predicted, test = probability.numpy() > description["threshold"], arrays["test_mask"]
+    assert f1_score(arrays["y"][test], predicted[test], average="micro") == pytest.approx(result["test"], abs=1e-12)
+
+
+def test_it_counts_on_another_graph(run: Path, tmp_path: Path, arrays: dict[str, Any]) -> None:
+    np.savez(tmp_path / "other.npz", **arrays)
+    outputs, graph, trained_on = commands.predict_run(run, tmp_path / "other.npz", device="cpu")
+    threshold = Run.open(run).result()["threshold"]
+    assert graph.task.threshold == trained_on.task.threshold == threshold
+    expected = f1_score(arrays["y"], outputs.sigmoid() > threshold, average="micro")
+    found = commands.evaluate_run(run, device="cpu", graph_file=tmp_path / "other.npz")
+    assert found["labeled"] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.3, "validation"])
+def test_training_from_its_weights_chooses_anew(run: Path, tmp_path: Path, threshold: float | str) -> None:
+    dataset = run.parent / "labels.npz"
+    config = resolve("mlp", str(dataset), {"epochs": 1, "hidden_channels": 8, "threshold": threshold}, device="cpu")
+    found = commands.train(config, tmp_path / "run", init_from=run, quiet=True, curves=False)
+    assert threshold == "validation" or found["threshold"] == threshold
+
+
+def test_a_run_without_several_labels_does_not_name_it(tmp_path: Path, module_arrays: dict[str, Any]) -> None:
+    np.savez(tmp_path / "block.npz", **module_arrays)
+    assert "threshold" not in train(tmp_path / "block.npz", tmp_path / "run")
+    assert "threshold" not in Run.open(tmp_path / "run").load_weights()
