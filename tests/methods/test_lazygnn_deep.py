@@ -313,7 +313,12 @@ def test_plentiful_labels_near_the_other_nodes_are_shown(num_train: int, near_la
     assert adapt(facts)["label_input"] == shown
 
 
-@pytest.mark.parametrize(("num_train", "narrow"), [(1_000, True), (1_900, True), (2_100, False), (20_000, False)])
-def test_scarce_labels_take_a_narrow_stack_beside_the_wide_one(num_train: int, narrow: bool) -> None:
-    beside = adapt(Facts(num_nodes=90_000, num_train=num_train, in_channels=100))["beside"]
+@pytest.mark.parametrize(
+    ("num_train", "in_channels", "narrow"),
+    [(1_000, 100, True), (19_000, 1_000, True), (21_000, 1_000, False), (9_999, 10, True), (10_000, 10, False)],
+)
+def test_scarce_or_few_labels_take_a_narrow_stack_beside_the_wide_one(
+    num_train: int, in_channels: int, narrow: bool
+) -> None:
+    beside = adapt(Facts(num_nodes=90_000, num_train=num_train, in_channels=in_channels))["beside"]
     assert beside == ["narrow"] * narrow + ["mlp", "decoupled"]

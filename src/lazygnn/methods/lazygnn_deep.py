@@ -21,6 +21,8 @@ from lazygnn.tunable import Choices, Range
 
 # nodes from which the time of eight blocks outweighs what they gain
 _LARGE = 100_000
+# labels from which a wide stack does not overfit where they are plentiful beside the features
+_MANY = 10_000
 # scarcity up to which half of the labels suffice to learn from, so that the others can be shown
 _SHOWN = 0.05
 
@@ -170,12 +172,13 @@ def make_loader(options: LazyGNNDeepOptions, cut: Cut, place: Place) -> Loader:
 def adapt(facts: Facts) -> dict[str, Any]:
     """Takes two blocks where labels are scarce and eight where they are plentiful, four on a large graph.
 
-    Where labels are scarce, the stack drops half of its input, and a narrow one that drops none is trained beside it.
+    Where labels are scarce, the stack drops half of its input. There, and where labels are few, a narrow stack that
+    drops none is trained beside it.
     Where they are plentiful, and most of the other nodes have a labeled neighbor, half of them are shown to the stack.
     Epoch and mixture are chosen by the score less the loss: by scores alone, the best of many is a lucky one.
     """
     most = 8 if facts.num_nodes <= _LARGE else 4
-    beside = ["mlp", "decoupled"] if facts.plentiful else ["narrow", "mlp", "decoupled"]
+    beside = ["mlp", "decoupled"] if facts.plentiful and facts.num_train >= _MANY else ["narrow", "mlp", "decoupled"]
     return {
         "num_blocks": round(most - (most - 2) * facts.scarcity),
         "beside": beside,
