@@ -14,6 +14,7 @@ from lazygnn import commands, load_run, resolve
 from lazygnn.commands.evaluation import evaluate_by_metrics
 from lazygnn.commands.exporting import export_run
 from lazygnn.commands.prediction import write_predictions
+from lazygnn.data import load_graph
 from lazygnn.export import plain
 from lazygnn.run.folder import Run
 
@@ -107,3 +108,13 @@ def test_a_run_without_several_labels_does_not_name_it(tmp_path: Path, module_ar
     np.savez(tmp_path / "block.npz", **module_arrays)
     assert "threshold" not in train(tmp_path / "block.npz", tmp_path / "run")
     assert "threshold" not in Run.open(tmp_path / "run").load_weights()
+
+
+def test_label_propagation_chooses_it_too(run: Path, tmp_path: Path) -> None:
+    dataset = run.parent / "labels.npz"
+    scores = {}
+    for name, values in {"rule": {}, "half": {"threshold": 0.5}}.items():
+        config = resolve("label-propagation", str(dataset), values, graph=load_graph(dataset), device="cpu")
+        scores[name] = commands.train(config, tmp_path / name, quiet=True, curves=False)
+    assert scores["rule"]["threshold"] < 0.5 == scores["half"]["threshold"]
+    assert scores["rule"]["val"] > scores["half"]["val"]

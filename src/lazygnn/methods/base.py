@@ -76,8 +76,9 @@ class Facts:
     @staticmethod
     def of(graph: Graph) -> "Facts":
         """Returns the facts of a graph."""
-        several_labels = graph.task.kind == "multi-label" and "val" in graph.masks
-        return Facts(graph.num_nodes, graph.num_train, graph.in_channels, _near_labels(graph), several_labels)
+        return Facts(
+            graph.num_nodes, graph.num_train, graph.in_channels, _near_labels(graph), can_choose_threshold(graph)
+        )
 
     @property
     def scarcity(self) -> float:
@@ -93,6 +94,11 @@ class Facts:
     def norm(self) -> str:
         """Returns the normalization between the layers of a model without one of its own."""
         return "batch" if self.plentiful else "none"
+
+
+def can_choose_threshold(graph: Graph) -> bool:
+    """Returns whether a node of a graph may have several labels, and a validation split can choose a threshold."""
+    return graph.task.kind == "multi-label" and "val" in graph.masks
 
 
 def _near_labels(graph: Graph) -> float:

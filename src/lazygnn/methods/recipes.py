@@ -11,7 +11,7 @@ from lazygnn import methods
 from lazygnn.config import Config, Options, TrainerOptions, check_options, nearest, read_toml, rename, split_options
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
-from lazygnn.methods.base import Facts, Method
+from lazygnn.methods.base import Facts, Method, can_choose_threshold
 from lazygnn.methods.plugins import load_plugin, loaded_plugins, plugin_packages, plugin_recipes
 from lazygnn.methods.rule import batch_sizes, rule
 
@@ -64,8 +64,13 @@ def recipe(method: str, dataset: str, *, graph: Graph | None = None, values: Map
     """
     if graph is not None and follows_rule(method, dataset, graph):
         return rule(find_method(method), Facts.of(graph), values)
-    table = _recipes(method)[recipe_for(method, dataset, graph=graph)]
-    return table if graph is None else batch_sizes(graph.num_nodes, values) | table
+    name = recipe_for(method, dataset, graph=graph)
+    table = _recipes(method)[name]
+    if graph is None:
+        return table
+    # a method without weights has no rule, but may have a threshold; published recipes have none
+    chosen = {"threshold": "validation"} if name == "default" and can_choose_threshold(graph) else {}
+    return chosen | batch_sizes(graph.num_nodes, values) | table
 
 
 def follows_rule(method: str, dataset: str, graph: Graph) -> bool:
