@@ -19,7 +19,7 @@ COMMON = {"format", "version", "task", "split", "nodes", "scores", "errs", "mist
     ("kind", "own", "groups"),
     [
         ("single-label", {"classes", "confusion", "calibration"}, {"degree", "distance", "agreement"}),
-        ("multi-label", {"classes", "calibration"}, {"degree", "distance"}),
+        ("multi-label", {"classes", "calibration", "threshold"}, {"degree", "distance"}),
         ("regression", {"numbers", "by_target"}, {"degree", "distance"}),
     ],
 )

@@ -22,6 +22,9 @@ def test_classes_are_summarized(entries: dict[str, Entry]) -> None:
 def test_labels_and_numbers_are_summarized(entries: dict[str, Entry]) -> None:
     said = summarize(entries["multi-label"].report)
     assert said[0].startswith("Micro F1 is 0.")
+    assert said[0].endswith(" test nodes. Labels with a probability above 0.5 are predicted.")
+    lower = summarize({**entries["multi-label"].report, "threshold": 0.25})
+    assert lower[0].endswith("Labels with a probability above 0.25 are predicted.")
     assert any("weakest label" in one for one in said)
     said = summarize(entries["regression"].report)
     assert said[0].startswith("On 100 test nodes the mean absolute error is 2")

@@ -53,6 +53,8 @@ def make_report(outputs: Tensor, graph: Graph, *, split: str | None = None) -> d
         "nodes": len(nodes),
         "scores": _scores(outputs, graph),
     }
+    if graph.task.kind == "multi-label":
+        report["threshold"] = graph.task.threshold
     if graph.task.kind == "regression":
         report |= {"numbers": number_table(found, y, names), "by_target": by_target(found, y, names)}
     else:

@@ -40,7 +40,10 @@ def _score_sentence(report: Mapping[str, Any]) -> str:
             f"the most frequent class alone would be right for {_percent(support)}."
         )
     if report["task"] == "multi-label":
-        return f"Micro F1 is {number(scores['micro-f1'])} and macro F1 {number(scores['macro-f1'])} on {nodes}."
+        said = f"Micro F1 is {number(scores['micro-f1'])} and macro F1 {number(scores['macro-f1'])} on {nodes}"
+        # a report of an earlier version has no threshold
+        threshold = report.get("threshold", 0.5)
+        return f"{said}. Labels with a probability above {threshold:g} are predicted."
     return (
         f"On {nodes} the mean absolute error is {number(scores['mae'])}, and predictions explain "
         f"{_percent(scores['r2'])} of the variance (R2)."
