@@ -1,7 +1,9 @@
 import io
 import re
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -63,7 +65,7 @@ def test_of_a_data_set_the_options_that_are_not_at_their_default_are_listed(data
     assert ruled["schedule"] == ["constant", "cosine"]
     fields = TrainerOptions.model_fields | find_method("lazygnn").options.model_fields
     by_rule, by_recipe = recipe("lazygnn", "block", graph=load_graph(dataset)), recipe("lazygnn", "cora")
-    for shown, values in ((ruled, by_rule), (tuned, by_recipe)):
+    for shown, values in ((ruled, by_rule), (tuned, by_recipe | {"standardize_features": "off"})):
         assert shown.keys() == {name for name, value in values.items() if value != fields[name].default}
     # the rule sets it to the default
     assert "dropout" in by_rule
@@ -106,3 +108,11 @@ def test_an_unknown_data_set_is_refused(dataset: Path, tmp_path: Path, monkeypat
         options_of("lazygnn", "nosuch.npz")
     monkeypatch.delenv("LAZYGNN_DATA")
     assert "rule for nosuch" in options_of("lazygnn", "nosuch", tmp_path / "env")
+
+
+def test_a_threshold_that_validation_chooses_is_listed_for_every_method(
+    tmp_path: Path, block_arrays: dict[str, Any]
+) -> None:
+    np.savez(tmp_path / "labels.npz", **block_arrays | {"y": np.eye(3)[block_arrays["y"]].astype(np.int64)})
+    for method in ("mlp", "label-propagation"):
+        assert cells_of(options_of(method, str(tmp_path / "labels.npz")))["threshold"] == ["0.5", "validation"]

@@ -17,6 +17,7 @@ from lazygnn.methods import (
     find_method,
     follows_rule,
     plugin_packages,
+    published_values,
     recipe,
     recipe_for,
     recipe_names,
@@ -62,7 +63,7 @@ def list_options(method: str, dataset: str, root: str | None, console: Console, 
     options = find_method(method).options
     _check_dataset(dataset, root, method)
     name, graph, adapts = recipe_for(method, dataset), None, find_method(method).adapt is not None
-    if (name != "default" or adapts) and find_graph(dataset, root) is not None:
+    if find_graph(dataset, root) is not None:
         graph = load_graph(dataset, root)
         name = recipe_for(method, dataset, graph=graph)
     kind, source = "recipe", "default recipe" if name == "default" else f"recipe for {name}"
@@ -70,7 +71,7 @@ def list_options(method: str, dataset: str, root: str | None, console: Console, 
         kind, source = "rule", f"rule for {Path(dataset).stem}"
     # the default recipe is not about this graph
     everything = everything or source == "default recipe"
-    values = recipe(method, dataset, graph=graph)
+    values = published_values(dataset, graph) | recipe(method, dataset, graph=graph)
     for group, fields in (("training", TrainerOptions), (method, options)):
         table = _options_table(f"{group}, {source}", fields, values, kind, everything=everything)
         if table.row_count > 0:

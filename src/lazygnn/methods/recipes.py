@@ -132,16 +132,18 @@ def resolve(
     if use_recipe and graph is not None and recipe_for(method, dataset) != recipe_for(method, dataset, graph=graph):
         _warn_of_name(dataset, graph)
     chosen = recipe(method, dataset if use_recipe else "default", graph=graph, values=values)
-    if _is_known(dataset, graph):
-        # published values are for the features as they are
-        chosen = {"standardize_features": "off"} | chosen
-    chosen |= dict(values)
+    chosen = published_values(dataset, graph) | chosen | dict(values)
     groups = split_options(chosen, {"trainer": TrainerOptions, "model": options})
     # only what the user set is refused: a recipe may set more than a run needs
     for name, reason in groups["model"].ignored().items():
         if name in values:
             raise ConfigError(reason)
     return check_options(Config, {"method": method, "dataset": dataset, **groups, **run})
+
+
+def published_values(dataset: str, graph: Graph | None) -> dict[str, Any]:
+    """Returns what every method takes on a known data set: published scores are for the features as they are."""
+    return {"standardize_features": "off"} if _is_known(dataset, graph) else {}
 
 
 def derive(config: Config, values: Mapping[str, Any], *, method: str | None = None, **run: Any) -> Config:
