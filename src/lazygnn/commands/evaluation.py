@@ -11,6 +11,7 @@ from lazygnn.commands.loading import check_labels, check_read_labels, fitting
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.commands.result import make_result
+from lazygnn.commands.smoothing import smooth
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, GraphError
@@ -115,7 +116,8 @@ def evaluate_by_metrics(
         labeled, counts = {"labeled": scored}, {"labeled_nodes": int(scored.sum())}
     logits, trained, changed = infer(model, graph), run.result(), {}
     if correct_and_smooth is not None:
-        logits = correct_and_smooth.apply_to_logits(logits, graph, device=chosen)
+        own = graph_file is None
+        logits, graph = smooth(correct_and_smooth, logits, graph, config, chosen, choose=own)
         changed = {"correct_and_smooth": asdict(correct_and_smooth)}
     if report:
         # a method may add edges to its graph, so the report is about the one that was loaded

@@ -10,6 +10,7 @@ from lazygnn.commands.loading import check_read_labels
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.reporting import read_temperature
 from lazygnn.commands.restoring import reload_graph, restore_model
+from lazygnn.commands.smoothing import smooth
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, GraphError
@@ -83,7 +84,8 @@ def predict_run(
         check_read_labels(model, given, trained_on)
     logits = infer(model, placed)
     if correct_and_smooth is not None:
-        logits = correct_and_smooth.apply_to_logits(logits, placed, device=chosen)
+        own = graph_file is None
+        logits, placed = smooth(correct_and_smooth, logits, placed, config, chosen, choose=own)
     # new rows are last
     return logits[-new.num_nodes :], replace(new, task=placed.task), replace(trained_on, task=placed.task)
 
