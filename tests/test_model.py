@@ -8,6 +8,7 @@ from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.model import Model, weighted_loss
+from lazygnn.task import Task
 from tests.helpers import random_rows
 
 
@@ -81,3 +82,15 @@ def test_a_model_selects_nothing_unless_it_says_so(block_graph: Graph) -> None:
 def test_a_model_without_embeddings_says_so(block_graph: Graph) -> None:
     with pytest.raises(ConfigError, match="a model of type Scale has no embeddings; train one of: mlp, appnp"):
         Scale().embed(block_graph)
+
+
+def test_weights_with_a_threshold_fit_a_model_without_one() -> None:
+    model, task = Scale(), Task("multi-label", 3)
+    names = set(model.state_dict())
+    model.set_threshold(0.3)
+    other = Scale()
+    other.load_state_dict(model.state_dict())
+    assert other.decide(task).threshold == 0.3
+    other.set_threshold(None)
+    assert other.decide(task) is task
+    assert set(other.state_dict()) == names

@@ -84,7 +84,7 @@ class TrainerOptions(Options):
     )
     threshold: Annotated[float, Field(gt=0, lt=1)] | Literal["validation"] = Field(
         0.5,
-        description="of several labels, those with a higher probability are predicted; validation: the best one there",
+        description="probability from which one of several labels is predicted; validation: the best there",
     )
     class_weight: Literal["none", "balanced"] = Field(
         "none", description="balanced: weigh every class alike in the loss, however rare it is"

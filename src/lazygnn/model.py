@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,21 +19,25 @@ EMBEDDING_REMEDY = (
 )
 
 
+# the name of the threshold among the weights of a model
+THRESHOLD = "label_threshold"
+
+
 class Model(nn.Module):
     """Computes the targets of a batch in training, and every node of a graph in inference.
 
     Attributes:
         replayable: Whether two steps on the same batch run the same operations, so that a GPU can replay them as a CUDA
             graph (`cuda_graphs`).
-        threshold: Of several labels, those with a higher probability are predicted; `None` means one half.
+        label_threshold: Of several labels, those with a higher probability are predicted; `None` means one half.
     """
 
     replayable = False
-    threshold: Tensor | None
+    label_threshold: Tensor | None
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("threshold", None)
+        self.register_buffer(THRESHOLD, None)
 
     @abstractmethod
     def forward(self, batch: Batch) -> Tensor:
@@ -75,14 +80,22 @@ class Model(nn.Module):
         """Returns whether `infer` reads the labels of training nodes."""
         return False
 
-    def set_threshold(self, threshold: float) -> None:
-        """Sets the threshold; from then on it is one of the weights of this model, in its `state_dict`."""
+    def set_threshold(self, threshold: float | None) -> None:
+        """Sets the threshold, which then is in the `state_dict`; `None` removes it."""
         # float64, so that it is the same number wherever it is read
-        self.threshold = torch.tensor(threshold, dtype=torch.float64, device=self.device)
+        self.label_threshold = (
+            None if threshold is None else torch.tensor(threshold, dtype=torch.float64, device=self.device)
+        )
 
     def decide(self, task: Task) -> Task:
         """Returns a task with the threshold of this model."""
-        return task if self.threshold is None else replace(task, threshold=float(self.threshold))
+        return task if self.label_threshold is None else replace(task, threshold=float(self.label_threshold))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # weights that have a threshold fit a model that has none yet
+        if f"{prefix}{THRESHOLD}" in state_dict and self.label_threshold is None:
+            self.set_threshold(0.5)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     @property
     def device(self) -> torch.device:

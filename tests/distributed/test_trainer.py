@@ -251,3 +251,15 @@ def test_random_numbers_of_parts_differ() -> None:
     seeds = {part_seed(seed, epoch, part) for seed in range(3) for epoch in range(-1, 3) for part in range(3)}
     assert len(seeds) == 36
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_a_threshold_is_not_rounded_by_an_average_over_ranks(folder: Path) -> None:
+    def averaged(ranks: Ranks) -> float:
+        trainer = make_trainer(ranks, folder)
+        trainer.model.set_threshold(0.1)
+        trainer._average_buffers()
+        assert trainer.model.label_threshold is not None
+        return float(trainer.model.label_threshold)
+
+    # a third of 0.1 + 0.1 + 0.1 is another number
+    assert in_threads(3, averaged) == [0.1] * 3

@@ -14,9 +14,13 @@ from lazygnn import commands, load_run, resolve
 from lazygnn.commands.evaluation import evaluate_by_metrics
 from lazygnn.commands.exporting import export_run
 from lazygnn.commands.prediction import write_predictions
+from lazygnn.commands.rank_inference import evaluate_with_ranks, predict_with_ranks
+from lazygnn.commands.reporting import write_page
+from lazygnn.commands.scaling import train_ranks
 from lazygnn.data import load_graph
 from lazygnn.export import plain
 from lazygnn.run.folder import Run
+from lazygnn.training.threshold import choose_threshold
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +105,49 @@ def test_training_from_its_weights_chooses_anew(run: Path, tmp_path: Path, thres
     dataset = run.parent / "labels.npz"
     config = resolve("mlp", str(dataset), {"epochs": 1, "hidden_channels": 8, "threshold": threshold}, device="cpu")
     found = commands.train(config, tmp_path / "run", init_from=run, quiet=True, curves=False)
-    assert threshold == "validation" or found["threshold"] == threshold
+    if threshold == "validation":
+        loaded = load_run(tmp_path / "run", device="cpu")
+        val = loaded.graph.masks["val"]
+        threshold = choose_threshold("micro-f1", loaded.outputs()[val], loaded.graph.y[val])
+    assert found["threshold"] == threshold
 
 
 def test_a_run_without_several_labels_does_not_name_it(tmp_path: Path, module_arrays: dict[str, Any]) -> None:
     np.savez(tmp_path / "block.npz", **module_arrays)
     assert "threshold" not in train(tmp_path / "block.npz", tmp_path / "run")
-    assert "threshold" not in Run.open(tmp_path / "run").load_weights()
+    assert "label_threshold" not in Run.open(tmp_path / "run").load_weights()
+
+
+def test_a_page_names_it(run: Path, tmp_path: Path) -> None:
+    threshold = Run.open(run).result()["threshold"]
+    write_page([run], tmp_path / "report.html", device="cpu")
+    assert f"Labels with a probability above {threshold:g} are predicted." in (tmp_path / "report.html").read_text()
+
+
+def test_constant_predictions_are_those_above_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[float] = []
+    monkeypatch.setattr(
+        "lazygnn.commands.training.describe_constant", lambda _, graph: judged.append(graph.task.threshold)
+    )
+    result = train(run.parent / "labels.npz", tmp_path / "run", threshold="validation")
+    assert judged == [result["threshold"]] != [0.5]
+
+
+def test_ranks_choose_it_and_predict_with_it(run: Path, tmp_path: Path) -> None:
+    values = {"epochs": 12, "num_parts": 4, "parts_per_step": 2, "hidden_channels": 8, "eval_tolerance": 1e-6}
+    given = {**values, "threshold": "validation", "lr": 0.05}
+    found = train_ranks("lazygnn", str(run.parent / "labels.npz"), given, tmp_path / "run", quiet=True)
+    assert found is not None
+    assert found["threshold"] < 0.5
+    (evaluated,) = evaluate_with_ranks(tmp_path / "run", device="cpu")
+    assert evaluated["threshold"] == found["threshold"]
+    assert evaluated["test"] == pytest.approx(found["test"], abs=1e-12)
+    predict_with_ranks(tmp_path / "run", tmp_path / "ranks.csv", device="cpu")
+    write_predictions(tmp_path / "run", tmp_path / "one.csv", device="cpu")
+    ranks, one = ((tmp_path / name).read_text().splitlines() for name in ("ranks.csv", "one.csv"))
+    labels = [[line.split(",")[1::2] for line in lines] for lines in (ranks, one)]
+    assert labels[0] == labels[1]
+    assert any("1" in line for line in labels[0][1:])
 
 
 def test_label_propagation_chooses_it_too(run: Path, tmp_path: Path) -> None:

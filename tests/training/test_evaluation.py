@@ -161,7 +161,7 @@ def test_a_threshold_is_chosen_on_validation_and_kept(path_graph: Graph) -> None
     assert found.value == 1.0
     # from now on it is the threshold of the model
     assert evaluate(model, graph) == found.scores
-    assert model.state_dict()["threshold"] == 0.3
+    assert model.state_dict()["label_threshold"] == 0.3
     assert assess(model, graph, learn_threshold=True).scores == found.scores
 
 

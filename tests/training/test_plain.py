@@ -1,5 +1,6 @@
 """A module of one's own, with nothing of the library but the batch."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.model import Model
 from lazygnn.models import GCN
 from lazygnn.ops import aggregate
+from lazygnn.task import Task
 from lazygnn.training import Trainer, evaluate, infer
 from lazygnn.training.plain import PlainModel, as_model
 from tests.helpers import needs_cuda
@@ -163,3 +165,19 @@ def test_a_module_on_a_gpu_takes_a_graph_from_anywhere(block_graph: Graph, place
     result = Trainer(net, FullLoader(graph, 2), graph, TrainerOptions(epochs=20, lr=0.05)).fit()
     assert result.scores["test"] > 0.8
     assert infer(net, graph).device.type == place
+
+
+def test_a_module_keeps_the_threshold_that_validation_has_chosen(block_graph: Graph) -> None:
+    y = (torch.arange(5) == block_graph.y[:, None]).float()
+    graph = replace(block_graph, y=y, task=Task("multi-label", 5))
+    torch.manual_seed(0)
+    net = Net(5)
+    names = set(net.state_dict())
+    result = Trainer(net, FullLoader(graph, 2), graph, TrainerOptions(epochs=3, threshold="validation")).fit()
+    assert result.threshold != 0.5
+    assert evaluate(net, graph) == result.scores
+    assert set(net.state_dict()) == names
+    # another training starts anew
+    plain = Trainer(net, FullLoader(graph, 2), graph, TrainerOptions(epochs=1)).fit()
+    assert plain.threshold == 0.5
+    assert evaluate(net, graph) == plain.scores

@@ -550,15 +550,32 @@ def test_a_resumed_training_has_the_threshold_of_its_best_weights(block_graph: G
     resumed.restore(*trained.checkpoint())
     found = resumed.finish()
     assert found.scores == expected.scores
-    assert found.threshold == expected.threshold == float(trained.checkpoint()[0]["best.threshold"])
+    assert found.threshold == expected.threshold == float(trained.checkpoint()[0]["best.label_threshold"])
 
 
 def test_a_threshold_that_has_no_effect_is_refused(block_graph: Graph) -> None:
     with pytest.raises(
-        ConfigError, match=r"`threshold` is 0\.3, but a node of this graph has one label or number; omit"
+        ConfigError, match=r"`threshold` is 0\.3, but the nodes of this graph do not have several labels"
     ):
         train_labels(block_graph, threshold=0.3)
     graph = with_labels(block_graph)
     unjudged = replace(graph, masks={name: mask for name, mask in graph.masks.items() if name != "val"})
-    with pytest.raises(ConfigError, match="`threshold=validation` needs a validation split; add a `val_mask`, or give"):
+    with pytest.raises(ConfigError, match="`threshold=validation` needs a validation split; add a `val_mask` or set"):
         train_labels(unjudged, threshold="validation")
+
+
+def test_a_model_that_is_trained_again_forgets_its_threshold(block_graph: Graph) -> None:
+    graph = with_labels(block_graph)
+    first, learned = train_labels(graph, threshold="validation")
+    assert learned.threshold != 0.5
+    again = Trainer(first.model, first.loader, first.graph, options(epochs=1)).fit()
+    assert again.threshold == 0.5
+    assert evaluate(first.model, graph) == again.scores
+
+
+def test_a_metric_without_a_threshold_has_one_for_predictions(block_graph: Graph) -> None:
+    graph = with_labels(block_graph)
+    plain = train_labels(graph, metric="roc-auc")[1]
+    learned = train_labels(graph, metric="roc-auc", threshold="validation")[1]
+    assert learned.scores == plain.scores
+    assert learned.threshold < plain.threshold == 0.5

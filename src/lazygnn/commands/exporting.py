@@ -14,7 +14,7 @@ from lazygnn.commands.paths import as_path
 from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced_folder
 from lazygnn.methods import method_options
-from lazygnn.model import Model
+from lazygnn.model import THRESHOLD, Model
 from lazygnn.models import GCN, SAGE, Decoupled, LazyBlock, LazyStack, Mixture, Standardized
 from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation
 from lazygnn.version import VERSION
@@ -42,9 +42,7 @@ def export_run(path: Path | str, out: Path | str, *, root: str | None = None, ve
     if run.config.method not in EXPORTED:
         raise ConfigError(f"`{run.config.method}` cannot be exported; methods that can: {', '.join(EXPORTED)}")
     description = describe_model(run)
-    weights = {
-        name: value.contiguous() for name, value in _inner(run.model).state_dict().items() if name != "threshold"
-    }
+    weights = {name: value.contiguous() for name, value in _inner(run.model).state_dict().items() if name != THRESHOLD}
     try:
         with replaced_folder(out) as unfinished:
             (unfinished / WEIGHTS).write_bytes(save(weights))

@@ -65,8 +65,6 @@ def restore_model(
     if {"target_center", "target_scale"} <= weights.keys():
         center, scale = (torch.empty_like(weights[name]) for name in ("target_center", "target_scale"))
         model = Standardized(model, center, scale).to(device)
-    if "threshold" in weights:
-        model.set_threshold(0.5)
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

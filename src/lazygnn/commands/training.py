@@ -300,8 +300,6 @@ def extended(config: Config, epochs: int, path: Path) -> Config:
 
 
 def _load_initial(model: Model, weights: dict[str, Tensor]) -> None:
-    # a threshold is chosen again
-    weights = {name: value for name, value in weights.items() if name != "threshold"}
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:

@@ -16,6 +16,7 @@ from lazygnn.distributed.matrix import ShardedMatrix
 from lazygnn.distributed.scores import assess_ranks
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
+from lazygnn.model import THRESHOLD
 from lazygnn.training.evaluation import Assessment
 from lazygnn.training.precision import forward_precision, product_precision
 from lazygnn.training.replay import Replay
@@ -177,7 +178,7 @@ class RankTrainer(Trainer):
             return
         for name, buffer in self.model.named_buffers():
             # the threshold is the same on all ranks, and a sum may round it
-            if buffer.is_floating_point() and name != "threshold":
+            if buffer.is_floating_point() and name != THRESHOLD:
                 self.ranks.sum(buffer).div_(self.ranks.size)
 
 

@@ -10,7 +10,7 @@ from lazygnn.graph import Graph, check_graph
 from lazygnn.model import Model
 from lazygnn.task import Task
 from lazygnn.training.criterion import calibrated_loss, tempered_losses
-from lazygnn.training.metrics import find_metric, gain, score
+from lazygnn.training.metrics import THRESHOLDED, find_metric, gain, score
 from lazygnn.training.plain import as_model
 from lazygnn.training.threshold import choose_threshold
 
@@ -146,7 +146,10 @@ def assess_by(
         return model.decide(graph.task) if threshold is None else replace(graph.task, threshold=threshold(outputs))
 
     def value(outputs: Tensor, found: float | None = None) -> float:
-        reached = gain(metric, scored(outputs, "val", decided(outputs)) if found is None else found)
+        if found is None:
+            # other metrics do not depend on the threshold
+            found = scored(outputs, "val", decided(outputs) if metric in THRESHOLDED else graph.task)
+        reached = gain(metric, found)
         return reached if lost is None else reached - lost(outputs)
 
     outputs = infer(model, graph, score=value if select and validates else None)

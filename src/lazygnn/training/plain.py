@@ -16,6 +16,9 @@ from lazygnn.graph import Graph
 from lazygnn.model import Model, weighted_loss
 from lazygnn.task import Task
 
+# where a module keeps its threshold
+_KEPT = "_lazygnn_threshold"
+
 
 class PlainModel(Model):
     """Gives a module what training and inference need, with the weights of the module.
@@ -30,6 +33,8 @@ class PlainModel(Model):
         self.module = module
         self.num_layers = _num_layers(module)
         self.train(module.training)
+        if (threshold := module.__dict__.get(_KEPT)) is not None:
+            super().set_threshold(threshold)
 
     def forward(self, batch: Batch) -> Tensor:
         """Returns the outputs of the targets, [T, C]."""
@@ -52,6 +57,12 @@ class PlainModel(Model):
         """Returns the outputs of every node, [N, C], from one batch of the whole graph."""
         outputs = self(Batch.full(graph, self.num_layers).to(self.device))
         return self._checked(outputs, graph.task).to(graph.device)
+
+    def set_threshold(self, threshold: float | None) -> None:
+        """Sets the threshold; the module keeps it, so that the next model that it is wrapped into has it, too."""
+        super().set_threshold(threshold)
+        # beside the attributes of the module, so that it is in none of its tensors
+        self.module.__dict__[_KEPT] = threshold
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """Returns all weights as one layer: the order of a module's layers is not known."""

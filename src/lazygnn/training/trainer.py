@@ -173,6 +173,9 @@ class Trainer:
             self._replay.reset()
         if self.best.weights:
             self.model.load_state_dict(self.best.weights)
+            if self.model.label_threshold is not None:
+                # a module of the user's own keeps it, too
+                self.model.set_threshold(float(self.model.label_threshold))
         scores = self.best.scores
         if not self.best.weights or solves(self.model):
             started = time.perf_counter()
@@ -393,13 +396,16 @@ class Trainer:
 
     def _set_threshold(self) -> None:
         threshold = self.options.threshold
-        if threshold == 0.5:
-            return
-        if self.graph.task.kind != "multi-label":
-            raise ConfigError(f"`threshold` is {threshold}, but a node of this graph has one label or number; omit it")
+        if threshold != 0.5 and self.graph.task.kind != "multi-label":
+            raise ConfigError(
+                f"`threshold` is {threshold}, but the nodes of this graph do not have several labels; omit it"
+            )
         if threshold == "validation" and "val" not in self.graph.masks:
-            raise ConfigError("`threshold=validation` needs a validation split; add a `val_mask`, or give a number")
-        self.model.set_threshold(0.5 if threshold == "validation" else threshold)
+            raise ConfigError(
+                "`threshold=validation` needs a validation split; add a `val_mask` or set `threshold=0.5`"
+            )
+        # the model may have the threshold of an earlier training
+        self.model.set_threshold(None if threshold == 0.5 else 0.5 if threshold == "validation" else threshold)
 
     def _has_finite_weights(self) -> bool:
         return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())
