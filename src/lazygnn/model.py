@@ -93,8 +93,8 @@ class Model(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # weights that have a threshold fit a model that has none yet
-        if f"{prefix}{THRESHOLD}" in state_dict and self.label_threshold is None:
-            self.set_threshold(0.5)
+        if (threshold := state_dict.get(f"{prefix}{THRESHOLD}")) is not None:
+            self.set_threshold(float(threshold))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     @property

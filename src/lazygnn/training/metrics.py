@@ -18,9 +18,9 @@ from lazygnn.task import ERRORS, Task, TaskKind
 from lazygnn.training.ranking import average_precision, log_odds, roc_auc
 
 Metric = Callable[[Tensor, Tensor], float]
+Area = Callable[[Tensor, Tensor], float]
 # metrics of several labels that depend on which of them are predicted, the default first
 THRESHOLDED = ("micro-f1", "macro-f1")
-Area = Callable[[Tensor, Tensor], float]
 
 
 def find_metric(name: str, task: Task) -> tuple[str, Metric]:

@@ -173,9 +173,6 @@ class Trainer:
             self._replay.reset()
         if self.best.weights:
             self.model.load_state_dict(self.best.weights)
-            if self.model.label_threshold is not None:
-                # a module of the user's own keeps it, too
-                self.model.set_threshold(float(self.model.label_threshold))
         scores = self.best.scores
         if not self.best.weights or solves(self.model):
             started = time.perf_counter()
