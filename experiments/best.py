@@ -9,6 +9,7 @@ from experiments.grid import Log, Result, remember, run_most, stored_runs
 from lazygnn.config import Config
 from lazygnn.graph import Graph
 from lazygnn.methods import recipe, recipe_names, resolve
+from lazygnn.training.metrics import find_metric
 
 # binary graphs and those with several labels are judged by ROC-AUC
 METRICS = {"minesweeper": "roc-auc", "github_social": "roc-auc"}
@@ -112,6 +113,9 @@ def best_runs(
         return variants(cases[case][0], dataset, recipe_alone=dataset in recipe_alone)
 
     graphs = {name: load(name, place.root) for name in datasets}
+    for graph in graphs.values():
+        # refused before any run
+        find_metric(place.also.get("metric", "auto"), graph.task)
     # graphs in their order, the most expensive first, so that the last runs are short
     wanted = [
         (case, dataset, variant, seed)

@@ -21,7 +21,7 @@ from experiments import scale_out as scale_out_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
 from experiments import training_figure
-from experiments.best import PLANETOID, Place
+from experiments.best import Place
 from experiments.cases import CASES, DATASETS, Norm
 from experiments.paper.commands import add_commands
 from experiments.paper.page import outdated as outdated_reproduction
@@ -60,7 +60,14 @@ def minibatch(
 def depth(
     seeds: Seeds = 3,
     case: Annotated[list[str] | None, typer.Option(help="A row of the table; default: all.")] = None,
-    dataset: Annotated[list[str] | None, typer.Option(help="A graph; default: all but the Planetoid graphs.")] = None,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A graph, or your own: a name or a file. Results are stored by this name, so take another one "
+            "for a file that has changed. Default: the ten graphs of the docs."
+        ),
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric of all runs; default: that of the graph.")] = None,
     root: Root = None,
     device: Device = "auto",
     workers: Workers = 1,
@@ -69,10 +76,10 @@ def depth(
 ) -> None:
     """Compares the deep model with all others, with one rule for every graph."""
     _check("--case", case or [], list(depth_experiment.CASES))
-    _check("--dataset", dataset or [], [*depth_experiment.DATASETS, *PLANETOID])
     cases, datasets = case or list(depth_experiment.CASES), dataset or list(depth_experiment.DATASETS)
-    name = "depth-planetoid" if set(datasets) <= set(PLANETOID) else "depth"
-    place = Place(root=root, device=device, workers=workers, stored=stored)
+    also = {} if metric is None else {"metric": metric}
+    place = Place(root=root, device=device, workers=workers, stored=stored, also=also)
+    name = depth_experiment.table_of(datasets)
     _show(depth_experiment.main(seeds, cases, datasets, place), name, save, order=list(depth_experiment.CASES))
 
 

@@ -1,9 +1,10 @@
 """The deep model beside all others, on graphs of many kinds and with one rule for every graph."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from common.summary import Cell, Column, Row, Sources, Summary, score
-from experiments.best import PARTS, Case, Place, best_runs
+from experiments.best import PARTS, PLANETOID, Case, Place, best_runs
 from lazygnn.methods import METHODS
 
 DATASETS = (
@@ -38,6 +39,13 @@ CASES: dict[str, Case] = {
 }
 
 
+def table_of(datasets: Sequence[str]) -> str:
+    """Returns the name of the table of the docs that graphs belong to."""
+    if set(datasets) <= set(PLANETOID):
+        return "depth-planetoid"
+    return "depth" if set(datasets) <= {*DATASETS, *PLANETOID} else "depth-others"
+
+
 def main(seeds: int, cases: Sequence[str], datasets: Sequence[str], place: Place) -> Summary:
     """Trains the missing runs and returns the table: test scores at the best validation, of the best variant."""
     found = best_runs({case: CASES[case] for case in cases}, datasets, seeds, place)
@@ -51,7 +59,7 @@ def main(seeds: int, cases: Sequence[str], datasets: Sequence[str], place: Place
     return Summary(
         origin=f"python -m experiments depth --seeds {seeds}",
         label="method",
-        columns=[Column(title=dataset) for dataset in datasets],
+        columns=[Column(title=Path(dataset).stem) for dataset in datasets],
         rows=rows,
         sources=sources.found,
     )

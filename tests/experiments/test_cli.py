@@ -1,5 +1,6 @@
 """The command line of the experiments."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +8,10 @@ import pytest
 from typer.testing import CliRunner
 
 from common import tables
-from experiments import cli
+from experiments import best, cli
 from experiments.cli import app
+from lazygnn.config import Config
+from lazygnn.graph import Graph
 
 
 def invoke(*words: object) -> Any:
@@ -57,3 +60,32 @@ def test_outdated_tables_are_reported_and_updated(tmp_path: Path, monkeypatch: p
     assert "| APPNP, 10 exact steps |" in page.read_text()
     done = invoke("tables")
     assert (done.exit_code, done.stdout) == (0, "")
+
+
+def test_the_depth_study_takes_a_graph_of_ones_own(results: Path, tmp_path: Path, block_graph: Graph) -> None:
+    block_graph.save(file := tmp_path / "mine.npz")
+    part = ("depth", "--case", "mlp", "--seeds", 1, "--device", "cpu", "--stored", "--dataset", file)
+    done = invoke(*part, "--metric", "macro-f1")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["| method | mine |", "| --- | --- |", "| mlp |  |"]
+    assert not results.exists()
+    done = invoke(*part, "--metric", "rmse")
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: metric `rmse` does not fit a single-label task; choose one of: ")
+    done = invoke(*part[:-1], tmp_path / "other.npz")
+    assert done.exit_code == 2
+    assert "other.npz" in done.stderr
+
+
+def test_the_metric_of_the_depth_study_is_that_of_all_runs(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> None:
+    seen: list[Config] = []
+
+    def run(_: str, configs: Sequence[Config], **rest: object) -> list[None]:
+        seen.extend(configs)
+        return [None] * len(configs)
+
+    monkeypatch.setattr(best, "run_most", run)
+    monkeypatch.setattr(best, "load", lambda *_: block_graph)
+    for metric in ((), ("--metric", "macro-f1")):
+        invoke("depth", "--case", "mlp", "--seeds", 1, "--dataset", "dblp", "--dataset", "minesweeper", *metric)
+    assert [config.trainer.metric for config in seen] == ["auto", "roc-auc", "macro-f1", "macro-f1"]

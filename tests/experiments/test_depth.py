@@ -86,3 +86,18 @@ def test_every_method_with_a_rule_has_a_row_and_every_row_can_be_resolved(traine
     assert [config.model.num_layers for config in exact] == [10]  # type: ignore[attr-defined]
     loaders = [getattr(config.model, "loader", "cluster") for config in trained]
     assert (loaders.count("neighbor"), loaders.count("saint")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("datasets", "table"),
+    [
+        (["cora", "pubmed"], "depth-planetoid"),
+        (["arxiv", "dblp"], "depth"),
+        (["arxiv", "cora"], "depth"),
+        (["mine.npz"], "depth-others"),
+        (["arxiv", "mine.npz"], "depth-others"),
+    ],
+    ids=str,
+)
+def test_a_graph_of_ones_own_changes_no_table_of_the_ten_graphs(datasets: list[str], table: str) -> None:
+    assert depth.table_of(datasets) == table
