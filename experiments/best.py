@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.graphs import load
@@ -9,6 +10,7 @@ from experiments.grid import Log, Result, remember, run_most, stored_runs
 from lazygnn.config import Config
 from lazygnn.graph import Graph
 from lazygnn.methods import recipe, recipe_names, resolve
+from lazygnn.run.inputs import fingerprint
 from lazygnn.training.metrics import find_metric
 
 # binary graphs and those with several labels are judged by ROC-AUC
@@ -127,7 +129,11 @@ def best_runs(
     configs = [
         place.configure(cases[case], dataset, seed, graphs[dataset], variant) for case, dataset, variant, seed in wanted
     ]
-    lines = dict(zip(wanted, place.run(STORE, configs), strict=True))
+    lines: dict[tuple[str, str, Variant, int], Result | None] = {}
+    stores = {name: _store(name, graph) for name, graph in graphs.items()}
+    for store in dict.fromkeys(stores.values()):
+        chosen = {key: config for key, config in zip(wanted, configs, strict=True) if stores[key[1]] == store}
+        lines |= zip(chosen, place.run(store, list(chosen.values())), strict=True)
     found: dict[tuple[str, str], list[Result] | None] = {}
     for dataset in datasets:
         for case in cases:
@@ -140,3 +146,9 @@ def best_runs(
                 None if missing else max(complete.values(), key=lambda run: sum(line["val"] for line in run))
             )
     return found
+
+
+def _store(dataset: str, graph: Graph) -> str:
+    """Returns the store of the runs on a graph; those on a file are stored by its contents, since it may change."""
+    path = Path(dataset)
+    return STORE if path == Path(path.stem) else f"files/{path.stem}-{fingerprint(graph)[:12]}"

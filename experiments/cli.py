@@ -63,8 +63,7 @@ def depth(
     dataset: Annotated[
         list[str] | None,
         typer.Option(
-            help="A graph, or your own: a name or a file. Results are stored by this name, so take another one "
-            "for a file that has changed. Default: the ten graphs of the docs."
+            help="A name, or a file of your own, whose runs are stored by its contents; default: those of the docs."
         ),
     ] = None,
     metric: Annotated[str | None, typer.Option(help="Metric of all runs; default: that of the graph.")] = None,

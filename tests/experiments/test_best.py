@@ -1,6 +1,13 @@
 """Methods set by the rule, by their recipes, and in parts."""
 
-from experiments.best import PARTS, Place, Variant, variants
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from experiments import best
+from experiments.best import PARTS, Place, Variant, best_runs, variants
+from lazygnn.config import Config
 from lazygnn.graph import Graph
 
 
@@ -29,3 +36,22 @@ def test_a_recipe_can_be_the_only_way_to_set_a_method() -> None:
     assert variants("gcnii", "cora") == [rule, authors, Variant(num_layers=2)]
     assert variants("gcnii", "cora", recipe_alone=True) == [authors]
     assert variants("gcnii", "minesweeper", recipe_alone=True) == [rule, Variant(num_layers=2)]
+
+
+def test_runs_on_a_file_are_stored_by_its_contents(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> None:
+    stores: list[str] = []
+
+    def run(store: str, configs: Sequence[Config], **rest: object) -> list[None]:
+        stores.append(store)
+        return [None] * len(configs)
+
+    monkeypatch.setattr(best, "run_most", run)
+    other = replace(block_graph, y=(block_graph.y + 1) % 3)
+    for graph in (block_graph, other, block_graph):
+        monkeypatch.setattr(best, "load", lambda *_, found=graph: found)
+        best_runs({"mlp": ("mlp", {})}, ["mine.npz", "dblp"], 1, Place(device="cpu"))
+    first, named, second, *rest = stores
+    assert named == "depth"
+    assert first.startswith("files/mine-")
+    assert first != second
+    assert rest == ["depth", first, "depth"]
