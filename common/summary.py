@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict
 TABLES = Path(__file__).parents[1] / "docs" / "tables"
 PROVENANCE = ("commit", "date", "machine", "python", "torch", "torch_geometric", "triton")
 SCORE = "{mean:.2f} ± {deviation:.2f}"
+# one seed has no deviation
+ONE_SCORE = "{mean:.2f}"
 
 Cell = dict[str, Any]
 
@@ -108,7 +110,7 @@ class Summary(_Frozen):
 
     def _line(self, row: Row) -> list[str]:
         cells = [
-            "" if cell is None else _FORMATTER.format(column.format, **cell)
+            "" if cell is None else _FORMATTER.format(_format_of(column, cell), **cell)
             for column, cell in zip(self.columns, row.cells, strict=True)
         ]
         return [f"**{row.label}**" if row.bold else row.label, *cells]
@@ -179,6 +181,10 @@ def score(values: Sequence[float], sources: Sequence[int]) -> Cell:
         "seeds": len(percent),
         "sources": list(sources),
     }
+
+
+def _format_of(column: Column, cell: Cell) -> str:
+    return ONE_SCORE if column.format == SCORE and cell.get("seeds") == 1 else column.format
 
 
 def _lines(values: Sequence[Any]) -> str:

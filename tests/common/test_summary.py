@@ -90,3 +90,10 @@ def test_a_table_of_something_else_is_not_mixed_in() -> None:
 
 def test_markdown_table() -> None:
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n| --- | --- |\n| 1 | 2 |"
+
+
+def test_a_single_seed_is_shown_without_a_deviation() -> None:
+    rows = [Row(label="a", cells=[score([0.5], []), score([0.5, 0.5], []), {"mean": 1.0, "seeds": 1}])]
+    columns = [Column(title="one"), Column(title="two"), Column(title="plain", format="{mean:.1f}")]
+    table = Summary(origin="a command", label="case", columns=columns, rows=rows, sources=[])
+    assert table.markdown().splitlines()[-1] == "| a | 50.00 | 50.00 ± 0.00 | 1.0 |"
