@@ -88,16 +88,16 @@ def test_every_model_of_a_mixture_is_exported(
     dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
 ) -> None:
     """Validation may choose one model of a few epochs alone, so the weights are set here."""
-    options = {"alphas": [0.2, -0.4], "beside": ["narrow", "mlp", "decoupled"]}
+    options = {"alphas": [0.2, -0.4], "beside": ["narrow", "convolutions", "mlp", "decoupled"]}
     commands.train(configure(dataset, "lazygnn-deep", lr=0.05, **options), tmp_path / "run", quiet=True)
     run = Run.open(tmp_path / "run")
-    run.save_weights(run.load_weights() | {"weights": torch.full((4,), 0.25)})
+    run.save_weights(run.load_weights() | {"weights": torch.full((5,), 0.2)})
     expected, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
     description = export_run(tmp_path / "run", tmp_path / "out")
-    assert [each["kind"] for each in description["models"]] == ["blocks", "blocks", "decoupled", "decoupled"]
+    assert [each["kind"] for each in description["models"]] == ["blocks"] * 3 + ["decoupled"] * 2
     x, edges = torch.from_numpy(block_arrays["x"]), torch.from_numpy(block_arrays["edge_index"])
     torch.testing.assert_close(plain.load(tmp_path / "out")(x, edges), expected, rtol=1e-5, atol=1e-5)
-    assert write_embeddings(tmp_path / "run", tmp_path / "rows.npy", device="cpu") == (60, 3 * 8 + 2)
+    assert write_embeddings(tmp_path / "run", tmp_path / "rows.npy", device="cpu") == (60, 4 * 8 + 2)
 
 
 @pytest.mark.parametrize("task", ["multi-label", "regression"])

@@ -24,7 +24,12 @@ EPOCHS = 3
 COMMON = {"epochs": EPOCHS, "lr": 0.02, "dropout": 0.0, "hidden_channels": 8, "norm": "none"}
 OWN: dict[str, dict[str, Any]] = {
     "lazygnn": {"halo_gradients": True},
-    "lazygnn-deep": {"num_blocks": 2, "view_channels": 4, "alphas": [0.1, -0.3]},
+    "lazygnn-deep": {
+        "num_blocks": 2,
+        "view_channels": 4,
+        "alphas": [0.1, -0.3],
+        "beside": ["convolutions", "mlp", "decoupled"],
+    },
     "appnp-gas": {"num_layers": 3},
     "gcn-gas": {"num_layers": 3, "normalize_features": True},
     "gcnii-gas": {"num_layers": 3},

@@ -13,13 +13,15 @@ from lazygnn.config import Config
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import named_histories
+from lazygnn.history.warmstart import WarmStart
 from lazygnn.loader import ClusterLoader
 from lazygnn.methods import Built, Place, build, build_model, resolve
 from lazygnn.methods.base import Facts
 from lazygnn.methods.lazygnn_deep import adapt
 from lazygnn.model import Model
-from lazygnn.models import Decoupled, LazyBlock, LazyStack, Mixture
-from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, NoPropagation, fit_response
+from lazygnn.models import Convolution, Decoupled, LazyBlock, LazyStack, Mixture
+from lazygnn.models.layers import TargetBatchNorm
+from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Mix, NoPropagation, fit_response
 from lazygnn.training import Trainer, evaluate
 from tests.helpers import note_scratch
 
@@ -44,13 +46,10 @@ def views_of(model: LazyStack) -> list[list[LazyPropagation | ExactPropagation]]
     return [cast(list[LazyPropagation | ExactPropagation], list(cast(LazyBlock, block).far)) for block in model.blocks]
 
 
-def histories_of(model: Model) -> dict[str, tuple[int, bool, Drift]]:
+def histories_of(model: Model) -> dict[str, tuple[int, bool, WarmStart]]:
     """Returns channels, whether inputs of the halo are read, and the warm start of every history."""
     found = named_histories(model)
-    return {
-        name: (history.values.channels, history.halo_inputs, cast(Drift, history.warm))
-        for name, history in found.items()
-    }
+    return {name: (history.values.channels, history.halo_inputs, history.warm) for name, history in found.items()}
 
 
 def train(graph: Graph, folder: Path, **values: Any) -> tuple[Model, list[float], Graph]:
@@ -148,6 +147,22 @@ def test_views_of_a_narrow_stack_are_not_widened(make: Make, view_channels: int,
     assert found == {"0": view_channels, "1": narrow}
 
 
+def test_two_convolutions_are_as_wide_as_the_stack_and_store_their_inputs_in_parts(make: Make) -> None:
+    options = SMALL | {"dropout": 0.3, "input_dropout": 0.2}
+    for parts, stored in ((1, []), (4, [(8, False, Mix(1.0))] * 2)):
+        model = make(METHOD, **options, beside=["convolutions", "mlp"], num_parts=parts).model
+        assert isinstance(model, Mixture)
+        _, convolutions, mlp = model
+        assert isinstance(convolutions, LazyStack)
+        assert isinstance(mlp, Decoupled)
+        blocks = cast(list[Convolution], list(convolutions.blocks))
+        assert {(type(block), type(block.norm)) for block in blocks} == {(Convolution, TargetBatchNorm)}
+        # what the last one returns is dropped by the stack
+        assert [block.dropout for block in blocks] == [0.3, 0.0]
+        assert (convolutions.dropout, convolutions.input_dropout) == (0.3, 0.2)
+        assert [value for name, value in histories_of(model).items() if name.startswith("models.1.")] == stored
+
+
 def test_a_narrow_stack_changes_no_other_model(block_graph: Graph, tmp_path: Path) -> None:
     """Weights of the stack follow from its own loss; with dropout, random numbers would differ."""
     states = []
@@ -174,7 +189,7 @@ def test_inference_opens_no_history(block_graph: Graph, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("history", ["device", "host", "pinned", "disk"])
 def test_every_tier_trains_alike(block_graph: Graph, tmp_path: Path, history: str) -> None:
-    bank = {"alphas": [0.1, 0.5, -0.5], "view_channels": 5, "beside": ["narrow", "mlp", "decoupled"]}
+    bank = {"alphas": [0.1, 0.5, -0.5], "view_channels": 5, "beside": ["narrow", "convolutions", "mlp", "decoupled"]}
     states = []
     for tier in ("device", history):
         model, losses, graph = train(block_graph, tmp_path / tier, **PARTS, **bank, history=tier)

@@ -15,7 +15,7 @@ from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced_folder
 from lazygnn.methods import method_options
 from lazygnn.model import THRESHOLD, Model
-from lazygnn.models import GCN, SAGE, Decoupled, LazyBlock, LazyStack, Mixture, Standardized
+from lazygnn.models import GCN, SAGE, Convolution, Decoupled, LazyBlock, LazyStack, Mixture, Standardized
 from lazygnn.propagation.base import Diffusion, NoPropagation, Propagation
 from lazygnn.version import VERSION
 
@@ -94,18 +94,24 @@ def _describe(model: Model) -> dict[str, Any]:
 
 
 def _describe_stack(model: LazyStack) -> dict[str, Any]:
-    blocks = cast(list[LazyBlock], list(model.blocks))
-    narrow = blocks[0].narrow
+    first = model.blocks[0]
+    if isinstance(first, Convolution):
+        block: dict[str, Any] = {"block_norm": _norm_of([first.norm]), "views": None}
+    else:
+        assert isinstance(first, LazyBlock)
+        block = {
+            "view_channels": None if first.narrow is None else first.narrow.weight.shape[1],
+            "views": [_describe_propagation(cast(Diffusion, far)) for far in first.far],
+        }
     return {
         "kind": "blocks",
         "in_channels": model.first.weight.shape[0],
         "channels": model.first.weight.shape[1],
         "out_channels": model.last.weight.shape[1],
         "reads_labels": model.labels is not None,
-        "num_blocks": len(blocks),
+        "num_blocks": len(model.blocks),
         "norm": _norm_of([model.norm]),
-        "view_channels": None if narrow is None else narrow.weight.shape[1],
-        "views": [_describe_propagation(cast(Diffusion, far)) for far in blocks[0].far],
+        **block,
     }
 
 

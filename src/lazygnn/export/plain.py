@@ -138,6 +138,20 @@ class Block(nn.Module):
         return out
 
 
+class Convolution(nn.Module):
+    """`gelu(norm(W A h))`."""
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        super().__init__()
+        channels, norm = description["channels"], description["block_norm"]
+        self.linear = Affine(channels, channels, bias=norm != "batch")
+        self.norm = make_norm(norm, channels)
+
+    def forward(self, h: Tensor, adj: Tensor) -> Tensor:
+        """Computes every node."""
+        return gelu(self.norm(self.linear(adj @ h)))
+
+
 class Blocks(nn.Module):
     """`W_out norm(h)` after the blocks, from `h = gelu(W_in x)`, or `gelu(W_in x + W_l t)` with known labels `t`."""
 
@@ -149,7 +163,8 @@ class Blocks(nn.Module):
         self.first = Affine(description["in_channels"], channels)
         embedding = Affine(description["out_channels"], channels, bias=False)
         self.labels = nn.ModuleDict({"embedding": embedding}) if description["reads_labels"] else None
-        self.blocks = nn.ModuleList(Block(description) for _ in range(description["num_blocks"]))
+        kind = Convolution if description["views"] is None else Block
+        self.blocks = nn.ModuleList(kind(description) for _ in range(description["num_blocks"]))
         self.norm = make_norm(description["norm"], channels)
         self.last = Affine(channels, description["out_channels"])
 

@@ -12,10 +12,11 @@ from lazygnn.history import History, NoHistory
 from lazygnn.methods.base import Cut, Facts, Method, Place
 from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOptions, LayerOptions, default_beta
 from lazygnn.model import Model
-from lazygnn.models import MLP, Decoupled, LazyBlock, LazyStack, Mixture
+from lazygnn.models import MLP, Convolution, Decoupled, LazyBlock, LazyStack, Mixture
 from lazygnn.models.block import Far
 from lazygnn.models.label_input import LabelInput
-from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, NoPropagation, Response
+from lazygnn.models.layers import NormKind
+from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation, Mix, NoPropagation, Response
 from lazygnn.propagation.response import default_level
 from lazygnn.tunable import Choices, Range
 
@@ -27,8 +28,10 @@ _MANY = 10_000
 _SHOWN = 0.05
 
 Alpha = Annotated[float, Field(ge=-1, le=1)]
-# a narrow stack that sees all of its input, an MLP alone, and an MLP with lazy propagation
-Beside = Literal["narrow", "mlp", "decoupled"]
+# a narrow stack that sees all of its input, convolutions, an MLP alone, and an MLP with lazy propagation
+Beside = Literal["narrow", "convolutions", "mlp", "decoupled"]
+# convolutions of the model beside the stack
+_CONVOLUTIONS = 2
 # the narrow stack has so many times fewer channels
 _NARROWER = 4
 
@@ -61,7 +64,7 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
     )
     beside: list[Beside] = Field(
         ["mlp", "decoupled"],
-        description="models trained beside the stack: `narrow`, `mlp`, `decoupled`; validation weights them",
+        description="models beside the stack: `narrow`, `convolutions`, `mlp`, `decoupled`; validation weights them",
     )
 
     def resolved(self) -> Self:
@@ -133,12 +136,39 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
             scratch=options.scratch(place),
         )
 
+    def convolutions() -> LazyStack:
+        channels = options.hidden_channels
+        # with layer normalization, two convolutions validate 2 points worse on humloc
+        norm: NormKind = "none" if options.norm == "none" else "batch"
+
+        def convolution(index: int) -> Convolution:
+            history = None
+            if place.training and options.num_parts > 1:
+                # targets are computed, not warm-started
+                history = options.open(graph, channels, Mix(1.0), place, f"convolution-{index}")
+            # the stack drops what its last layer reads
+            last = index == _CONVOLUTIONS - 1
+            return Convolution(channels, history, norm=norm, dropout=0.0 if last else options.dropout)
+
+        return LazyStack(
+            graph.in_channels,
+            graph.task.num_outputs,
+            [convolution(index) for index in range(_CONVOLUTIONS)],
+            hidden_channels=channels,
+            norm="none",
+            dropout=options.dropout,
+            input_dropout=options.input_dropout,
+            scratch=options.scratch(place),
+        )
+
     def beside(kind: Beside) -> Model:
         if kind == "narrow":
             channels = -(-options.hidden_channels // _NARROWER)
             # its views are narrow by themselves
             views = options.view_channels if (options.view_channels or channels) < channels else None
             return stack(channels, views, "narrow", input_dropout=0.0)
+        if kind == "convolutions":
+            return convolutions()
         outputs = graph.task.num_outputs
         transform = MLP(
             graph.in_channels,

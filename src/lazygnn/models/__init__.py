@@ -2,6 +2,7 @@
 
 from lazygnn.models.block import LazyBlock
 from lazygnn.models.cluster_gcn import ClusterGCN
+from lazygnn.models.convolution import Convolution
 from lazygnn.models.decoupled import Decoupled
 from lazygnn.models.deep import LazyStack
 from lazygnn.models.gcn import GCN
@@ -33,6 +34,7 @@ __all__ = [
     "VQGNN",
     "VRGCN",
     "ClusterGCN",
+    "Convolution",
     "Decoupled",
     "GraphFM",
     "LabelPropagation",

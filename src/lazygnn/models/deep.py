@@ -17,6 +17,7 @@ from lazygnn.history import on_disk
 from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model, weighted_loss
 from lazygnn.models.block import LazyBlock
+from lazygnn.models.convolution import Convolution
 from lazygnn.models.label_input import LabelInput
 from lazygnn.models.layers import Linear, NormKind, drop, dropout, gelu_dropout, make_norm
 from lazygnn.models.parameters import parameters_by_layer
@@ -45,7 +46,7 @@ class LazyStack(Model):
         self,
         in_channels: int,
         out_channels: int,
-        blocks: Sequence[LazyBlock],
+        blocks: Sequence[LazyBlock | Convolution],
         *,
         hidden_channels: int,
         norm: NormKind = "layer",
@@ -55,8 +56,9 @@ class LazyStack(Model):
         scratch: Path | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(blocks, Sequence) or not blocks or not all(isinstance(block, LazyBlock) for block in blocks):
-            raise ConfigError(wrong_type("blocks", blocks, "give a list of one or more `LazyBlock`"))
+        kinds = LazyBlock | Convolution
+        if not isinstance(blocks, Sequence) or not blocks or not all(isinstance(block, kinds) for block in blocks):
+            raise ConfigError(wrong_type("blocks", blocks, "give a list of one or more `LazyBlock` or `Convolution`"))
         self.first = Linear(in_channels, hidden_channels)
         self.blocks = nn.ModuleList(blocks)
         self.norm = make_norm(norm, hidden_channels)

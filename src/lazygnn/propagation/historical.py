@@ -35,10 +35,7 @@ class LayerMemory(nn.Module):
     def forward(self, index: int, x: Tensor, batch: Batch) -> Tensor:
         """Returns the input of the next layer: the targets as computed, the halo as stored, [T, C] -> [V, C]."""
         if self.training and self.histories:
-            history = self.histories[index]
-            complete = history.start(batch.nodes, batch.num_targets, x).x
-            history.push(batch.targets, x.detach(), x.detach())
-            return complete
+            return add_halo(self.histories[index], x, batch)
         if len(x) != batch.adjs[index + 1].num_cols:
             raise ValueError(
                 f"layer {index + 1} returned {len(x)} rows, the next one needs {batch.adjs[index + 1].num_cols}: a "
@@ -75,6 +72,13 @@ class HistoricalPropagation(Diffusion):
         """Stores every step of the targets."""
         with torch.no_grad():
             self(x_in, batch)
+
+
+def add_halo(history: History, x: Tensor, batch: Batch) -> Tensor:
+    """Returns the targets as given and the halo as stored, and stores the targets, [T, C] -> [V, C]."""
+    complete = history.start(batch.nodes, batch.num_targets, x).x
+    history.push(batch.targets, x.detach(), x.detach())
+    return complete
 
 
 def layer_matrices(batch: Batch, num_layers: int) -> Sequence[Adjacency]:
