@@ -13,7 +13,7 @@ from lazygnn.methods import recipe, recipe_names, resolve
 from lazygnn.run.inputs import fingerprint
 from lazygnn.training.metrics import find_metric
 
-# binary graphs and those with several labels are judged by ROC-AUC
+# graphs of two classes are judged by ROC-AUC
 METRICS = {"minesweeper": "roc-auc", "github_social": "roc-auc"}
 # graphs that the recipes of most authors are for
 PLANETOID = ("cora", "citeseer", "pubmed")

@@ -1,4 +1,4 @@
-"""A stack of lazy blocks. Ours; not in the paper.
+"""A stack of lazy blocks, or of convolutions. Ours; not in the paper.
 
 `T` targets of a batch, `N` nodes of the graph, `H` hidden channels, `C` outputs.
 """
@@ -24,6 +24,8 @@ from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Csr
 from lazygnn.task import Task
 
+Block = LazyBlock | Convolution
+
 
 class LazyStack(Model):
     """`h_0 = dropout(gelu(W_in x))`, then the blocks, then `W_out dropout(norm(h))`.
@@ -46,7 +48,7 @@ class LazyStack(Model):
         self,
         in_channels: int,
         out_channels: int,
-        blocks: Sequence[LazyBlock | Convolution],
+        blocks: Sequence[Block],
         *,
         hidden_channels: int,
         norm: NormKind = "layer",
@@ -56,8 +58,7 @@ class LazyStack(Model):
         scratch: Path | None = None,
     ) -> None:
         super().__init__()
-        kinds = LazyBlock | Convolution
-        if not isinstance(blocks, Sequence) or not blocks or not all(isinstance(block, kinds) for block in blocks):
+        if not isinstance(blocks, Sequence) or not blocks or not all(isinstance(block, Block) for block in blocks):
             raise ConfigError(wrong_type("blocks", blocks, "give a list of one or more `LazyBlock` or `Convolution`"))
         self.first = Linear(in_channels, hidden_channels)
         self.blocks = nn.ModuleList(blocks)
@@ -99,7 +100,7 @@ class LazyStack(Model):
     def diagnose(self, graph: Graph) -> dict[str, float]:
         """Returns the largest error of a stored solution over the blocks."""
         adj = graph.adj.to(self.device)
-        blocks = cast(list[LazyBlock], list(self.blocks))
+        blocks = cast(list[Block], list(self.blocks))
         errors = [found["fixed_point_error"] for block in blocks if (found := block.diagnose(adj))]
         return {"fixed_point_error": max(errors)} if errors else {}
 
@@ -131,7 +132,7 @@ class LazyStack(Model):
     def _after_blocks(self, graph: Graph) -> Tensor:
         """Computes the output of the last block for every node, block by block, [N, H]."""
         adj, h = graph.adj.to(self.device), self._enter_all(graph)
-        for block in cast(list[LazyBlock], list(self.blocks)):
+        for block in cast(list[Block], list(self.blocks)):
             h = block.infer(h, adj, scratch=self.scratch)
         return h
 
