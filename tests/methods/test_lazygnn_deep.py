@@ -1,6 +1,7 @@
 """The method `lazygnn-deep`: its options, its histories, and short trainings on a small graph."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -329,11 +330,13 @@ def test_plentiful_labels_near_the_other_nodes_are_shown(num_train: int, near_la
 
 
 @pytest.mark.parametrize(
-    ("num_train", "in_channels", "narrow"),
+    ("num_train", "in_channels", "more"),
     [(1_000, 100, True), (19_000, 1_000, True), (21_000, 1_000, False), (9_999, 10, True), (10_000, 10, False)],
 )
-def test_scarce_or_few_labels_take_a_narrow_stack_beside_the_wide_one(
-    num_train: int, in_channels: int, narrow: bool
+def test_scarce_or_few_labels_take_more_models_beside_the_wide_stack(
+    num_train: int, in_channels: int, more: bool
 ) -> None:
-    beside = adapt(Facts(num_nodes=90_000, num_train=num_train, in_channels=in_channels))["beside"]
-    assert beside == ["narrow"] * narrow + ["mlp", "decoupled"]
+    facts = Facts(num_nodes=90_000, num_train=num_train, in_channels=in_channels)
+    assert adapt(facts)["beside"] == ["narrow"] * more + ["mlp", "decoupled"]
+    several = replace(facts, several_labels=True)
+    assert adapt(several)["beside"] == ["narrow", "convolutions"] * more + ["mlp", "decoupled"]

@@ -203,12 +203,15 @@ def adapt(facts: Facts) -> dict[str, Any]:
     """Takes two blocks where labels are scarce and eight where they are plentiful, four on a large graph.
 
     Where labels are scarce, the stack drops half of its input. There, and where labels are few, a narrow stack that
-    drops none is trained beside it.
+    drops none is trained beside it, and two convolutions if a node may have several labels.
     Where they are plentiful, and most of the other nodes have a labeled neighbor, half of them are shown to the stack.
     Epoch and mixture are chosen by the score less the loss: by scores alone, the best of many is a lucky one.
     """
     most = 8 if facts.num_nodes <= _LARGE else 4
-    beside = ["mlp", "decoupled"] if facts.plentiful and facts.num_train >= _MANY else ["narrow", "mlp", "decoupled"]
+    beside = ["mlp", "decoupled"]
+    if not facts.plentiful or facts.num_train < _MANY:
+        # the view of a node's own value overfits where labels are rare; convolutions do not have it
+        beside = ["narrow", *(["convolutions"] if facts.several_labels else []), *beside]
     return {
         "num_blocks": round(most - (most - 2) * facts.scarcity),
         "beside": beside,
