@@ -104,18 +104,24 @@ def test_a_mixture_chooses_the_same_weights_on_all_ranks(prepared: Path, weighs:
     assert torch.equal(model.weights, chosen)
 
 
-def test_the_criterion_is_that_of_the_whole_graph(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes of validation are spread over the ranks unevenly, and the temperature is that of all of them."""
+@pytest.mark.parametrize("several", [False, True], ids=["classes", "labels"])
+def test_the_criterion_is_that_of_the_whole_graph(
+    prepared: Path, monkeypatch: pytest.MonkeyPatch, several: bool
+) -> None:
+    """Nodes of validation are spread over the ranks unevenly, and temperature and mean are those of all of them."""
     graph = load_folder(prepared)
-    function = find_metric("accuracy", graph.task)[1]
-    val = graph.masks["val"]
-    accuracy = score(function, OUTPUTS, graph.y, {"val": val})["val"]
-    expected = accuracy - calibrated_loss(tempered_losses(graph.task, OUTPUTS[val], graph.y[val]), int(val.sum()))
+    task = Task("multi-label", 3) if several else graph.task
+    # a node has up to three labels
+    y = (graph.y[:, None] >= torch.arange(3)).float() if several else graph.y
+    val, metric = graph.masks["val"], "micro-f1" if several else "accuracy"
+    reached = score(find_metric(metric, task)[1], OUTPUTS, y, {"val": val})["val"]
+    expected = reached - calibrated_loss(tempered_losses(task, OUTPUTS[val], y[val]))
     monkeypatch.setattr("lazygnn.training.evaluation.infer", lambda _, shard, **__: own_rows(shard.adj, OUTPUTS))
 
     def run(ranks: Ranks) -> float | None:
         shard = open_shard(prepared, ranks).graph
-        return assess_ranks(perceptron(), shard, ranks, loss=graph.task).value
+        shard = replace(shard, y=own_rows(shard.adj, y), task=task)
+        return assess_ranks(perceptron(), shard, ranks, loss=task).value
 
     assert in_threads(3, run) == [pytest.approx(expected, abs=1e-9)] * 3
 

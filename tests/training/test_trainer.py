@@ -199,7 +199,7 @@ def test_the_criterion_decides_which_weights_are_best(criterion: str, best: int)
     assert (result.best_epoch, result.scores["val"], int(model.steps)) == (best, 0.75, best)
     val = trainer.graph.masks["val"]
     outputs, y = model.infer(trainer.graph)[val], trainer.graph.y[val]
-    loss = calibrated_loss(tempered_losses(trainer.graph.task, outputs, y), 4) if criterion == "score-loss" else 0.0
+    loss = calibrated_loss(tempered_losses(trainer.graph.task, outputs, y)) if criterion == "score-loss" else 0.0
     assert trainer.best.value == pytest.approx(0.75 - loss)
 
 

@@ -50,13 +50,10 @@ def assess_ranks(
         own = 0.5 if rows is None or labels is None else choose_threshold(name, rows, labels)
         return ranks.from_first(own)
 
-    # over the nodes of all ranks
-    num_nodes = graph.count("val") if loss is not None and "val" in graph.masks else 0
-
     def lost(outputs: Tensor) -> float:
         assert loss is not None
         mask = graph.masks["val"]
-        return calibrated_loss(ranks.sum(tempered_losses(loss, outputs[mask], graph.y[mask])), num_nodes)
+        return calibrated_loss(ranks.sum(tempered_losses(loss, outputs[mask], graph.y[mask])))
 
     return_free_memory()
     threshold = best_threshold if select and learn_threshold else None

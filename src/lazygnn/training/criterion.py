@@ -4,6 +4,9 @@ A score counts right and wrong predictions only, so the best of many epochs and 
 also depends on how far a prediction is from right. It rises, though, while a model grows overconfident, even if its
 score still rises. So the outputs are first divided by a temperature: the one of several with the least loss.
 
+The loss is the mean over the labels that nodes have, of which a node of one class has one. A mean over all possible
+labels would be small where most are absent, and would not count beside the score.
+
 `T` nodes of a split, `C` outputs, `K` temperatures.
 """
 
@@ -20,7 +23,9 @@ TEMPERATURES = tuple(2 ** (step / 2) for step in range(-2, 6))
 
 
 def tempered_losses(task: Task, outputs: Tensor, y: Tensor) -> Tensor:
-    """Returns the loss at every temperature, added up over nodes, [K]; those of several shares of the nodes add up.
+    """Returns the loss at every temperature, added up over nodes, and the number of labels that they have, [K + 1].
+
+    What several shares of the nodes have adds up.
 
     Args:
         task: Of classes or labels; its loss may weigh them.
@@ -28,24 +33,27 @@ def tempered_losses(task: Task, outputs: Tensor, y: Tensor) -> Tensor:
         y: Their targets.
     """
     widened = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
-    return torch.stack([task.loss(widened / temperature, y).sum(dtype=torch.float64) for temperature in TEMPERATURES])
+    losses = [task.loss(widened / temperature, y).sum(dtype=torch.float64) for temperature in TEMPERATURES]
+    if task.kind == "multi-label":
+        # the loss of a node is a mean over all labels
+        return torch.stack([*(task.num_outputs * loss for loss in losses), (y > 0).sum(dtype=torch.float64)])
+    return torch.stack([*losses, losses[0].new_tensor(len(y))])
 
 
-def calibrated_loss(losses: Tensor, num_nodes: int) -> float:
-    """Returns the mean loss at the best temperature.
+def calibrated_loss(sums: Tensor) -> float:
+    """Returns the mean loss of a label at the best temperature.
 
     Args:
-        losses: What `tempered_losses` returns, [K].
-        num_nodes: The nodes that were added up.
+        sums: What `tempered_losses` returns, [K + 1].
 
     Raises:
         DivergenceError: No temperature has a finite loss.
     """
     # a temperature below 1 can take huge outputs beyond the largest number
-    found = float(losses.nan_to_num(nan=math.inf, posinf=math.inf).min()) / max(num_nodes, 1)
-    if not math.isfinite(found):
+    least = float(sums[:-1].nan_to_num(nan=math.inf, posinf=math.inf).min())
+    if not math.isfinite(least):
         raise DivergenceError("the loss on validation is not finite; lower `lr` or set `clip_norm`")
-    return found
+    return least / max(float(sums[-1]), 1)
 
 
 def counts_loss(criterion: str, task: Task) -> bool:

@@ -112,8 +112,7 @@ def assess(
     def lost(outputs: Tensor) -> float:
         assert loss is not None
         mask = graph.masks["val"]
-        targets = graph.y[mask]
-        return calibrated_loss(tempered_losses(loss, outputs[mask], targets), len(targets))
+        return calibrated_loss(tempered_losses(loss, outputs[mask], graph.y[mask]))
 
     threshold = best_threshold if select and learn_threshold else None
     return assess_by(model, graph, name, scored, None if loss is None else lost, threshold, select=select)
