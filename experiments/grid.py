@@ -24,6 +24,8 @@ from lazygnn.run.folder import Run
 _FIRST_DIAGNOSE_EVERY = 20
 # not tracked by git
 RESULTS = Path(__file__).parents[1] / "runs" / "experiments"
+# options by which a line tells a run from another one of the same method, data set and seed
+_TOLD = 3
 
 Log = Literal["none", "diagnosed", "all"]
 Result = dict[str, Any]
@@ -55,15 +57,16 @@ def run_most(
     print(f"{stored} of {len(configs)} runs are stored; {len(missing)} to train", flush=True)
     if not missing:
         return [known[_key(config)] for config in configs]
+    names = _names(missing)
     for number, (config, line) in enumerate(_results(missing, workers, log), 1):
         if isinstance(line, Exception) and keep_going and not isinstance(line, BrokenExecutor):
-            print(f"[{number}/{len(missing)}] {_name(config)} failed: {line}", flush=True)
+            print(f"[{number}/{len(missing)}] {names[_key(config)]} failed: {line}", flush=True)
             continue
         if isinstance(line, Exception):
             raise line
         known[line["key"]] = line
         append(path, line)
-        print(f"[{number}/{len(missing)}] {_name(config)}: {_scores(line)}", flush=True)
+        print(f"[{number}/{len(missing)}] {names[_key(config)]}: {_scores(line)}", flush=True)
     return [known.get(_key(config)) for config in configs]
 
 
@@ -201,6 +204,19 @@ def _read(path: Path) -> list[Result]:
 
 def _name(config: Config) -> str:
     return f"{config.dataset} {config.method} seed {config.seed}"
+
+
+def _names(configs: Sequence[Config]) -> dict[str, str]:
+    """Returns the names of configurations by their keys; one with the name of an earlier one says how it differs."""
+    first: dict[str, dict[str, Any]] = {}
+    names = {}
+    for config in configs:
+        name, options = _name(config), config.model.model_dump() | config.trainer.model_dump()
+        usual = first.setdefault(name, options)
+        told = [f"{option}={value}" for option, value in options.items() if value != usual[option]]
+        told = [*told[:_TOLD], "..."] if len(told) > _TOLD else told
+        names[_key(config)] = f"{name} ({', '.join(told)})" if told else name
+    return names
 
 
 def _scores(line: Result) -> str:

@@ -108,6 +108,22 @@ def test_a_grid_may_go_on_where_a_run_fails(results: Path, tmp_path: Path, capsy
     assert grid.stored_runs("table", configs) == [None, done]
 
 
+def test_lines_tell_runs_of_the_same_seed_apart(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = str(small_graph(tmp_path / "small.npz"))
+    values: list[dict[str, Any]] = [
+        {"epochs": 1},
+        {"epochs": 2},
+        {"epochs": 2, "lr": 0.5, "dropout": 0.25, "hidden_channels": 8, "beta": 0.2},
+    ]
+    configs = [resolve("lazygnn", dataset, each, device="cpu") for each in values]
+    configs.append(resolve("lazygnn", dataset, {"epochs": 1}, seed=1, device="cpu"))
+    grid.run_grid("table", configs, workers=0)
+    lines = re.findall(r"^\[\d/4\] .* lazygnn seed (.*): val", capsys.readouterr().out, re.MULTILINE)
+    assert lines == ["0", "0 (epochs=2)", "0 (hidden_channels=8, dropout=0.25, beta=0.2, ...)", "1"]
+
+
 def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "table.jsonl"
     grid.append(path, {"key": "a"})
