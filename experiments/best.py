@@ -35,11 +35,13 @@ class Variant(NamedTuple):
     num_layers: int | None = None
 
 
-def variants(method: str, dataset: str, *, recipe_alone: bool = False) -> list[Variant]:
+def variants(method: str, dataset: str, *, recipe_alone: bool = False, rule_alone: bool = False) -> list[Variant]:
     """Returns the ways to set a method on a data set; the one that validates best counts.
 
-    With `recipe_alone`, a method that has a recipe for the data set is set by that.
+    With `recipe_alone`, a method that has a recipe for the data set is set by that, and with `rule_alone` by the rule.
     """
+    if rule_alone:
+        return [Variant()]
     if recipe_alone and dataset in recipe_names(method):
         return [Variant(use_recipe=True)]
     found = [Variant()]
@@ -103,16 +105,23 @@ class Place:
 
 
 def best_runs(
-    cases: Mapping[str, Case], datasets: Sequence[str], seeds: int, place: Place, *, recipe_alone: Collection[str] = ()
+    cases: Mapping[str, Case],
+    datasets: Sequence[str],
+    seeds: int,
+    place: Place,
+    *,
+    recipe_alone: Collection[str] = (),
+    rule_alone: Collection[str] = (),
 ) -> dict[tuple[str, str], list[Result] | None]:
     """Trains the missing runs and returns those of the variant that validates best, by case and graph.
 
     `None` stands for a cell with a missing run of the rule or of the recipe. On the graphs `recipe_alone`, methods with
-    a recipe are set by that.
+    a recipe are set by that. The cases `rule_alone` are set by the rule.
     """
 
     def ways(case: str, dataset: str) -> list[Variant]:
-        return variants(cases[case][0], dataset, recipe_alone=dataset in recipe_alone)
+        alone = {"recipe_alone": dataset in recipe_alone, "rule_alone": case in rule_alone}
+        return variants(cases[case][0], dataset, **alone)
 
     graphs = {name: load(name, place.root) for name in datasets}
     for graph in graphs.values():

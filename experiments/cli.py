@@ -75,7 +75,8 @@ def depth(
 ) -> None:
     """Compares the deep model with all others, with one rule for every graph."""
     _check("--case", case or [], list(depth_experiment.CASES))
-    cases, datasets = case or list(depth_experiment.CASES), dataset or list(depth_experiment.DATASETS)
+    datasets = dataset or list(depth_experiment.DATASETS)
+    cases = case or depth_experiment.rows_of(datasets)
     also = {} if metric is None else {"metric": metric}
     place = Place(root=root, device=device, workers=workers, stored=stored, also=also)
     name = depth_experiment.table_of(datasets)

@@ -36,6 +36,7 @@ def test_a_recipe_can_be_the_only_way_to_set_a_method() -> None:
     assert variants("gcnii", "cora") == [rule, authors, Variant(num_layers=2)]
     assert variants("gcnii", "cora", recipe_alone=True) == [authors]
     assert variants("gcnii", "minesweeper", recipe_alone=True) == [rule, Variant(num_layers=2)]
+    assert variants("gcnii", "cora", rule_alone=True) == [rule]
 
 
 def test_runs_on_a_file_are_stored_by_its_contents(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> None:

@@ -77,6 +77,15 @@ def test_gcnii_may_be_shallow_where_that_validates_better(trained: list[Config])
     assert [method for method, *_ in layers].count("gcnii") == 3 + 2
 
 
+def test_one_row_takes_no_recipe(trained: list[Config]) -> None:
+    cases = ["lazygnn", "lazygnn, by the rule"]
+    depth.main(1, cases, ["cora"], Place(device="cpu", workers=2))
+    assert [config.trainer.optimizer for config in trained] == ["adamw", "adam", "adamw"]
+    # without a recipe, both rows are the same
+    assert set(depth.rows_of(["cora", "pubmed"])) - set(depth.rows_of(["cora", "dblp"])) == {cases[1]}
+    assert set(depth.rows_of(["cora", "pubmed"])) == set(depth.CASES)
+
+
 def test_every_method_with_a_rule_has_a_row_and_every_row_can_be_resolved(trained: list[Config]) -> None:
     assert {method for method, _ in depth.CASES.values()} == {
         name for name, method in METHODS.items() if method.adapt is not None
