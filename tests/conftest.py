@@ -29,6 +29,14 @@ def known_commit() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_data_folder() -> Iterator[None]:
+    """Forgets the folder of data files that the user has set."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("LAZYGNN_DATA", raising=False)
+        yield
+
+
 @pytest.fixture
 def path_graph() -> Graph:
     """0 - 1 - 2 - 3, two classes, one node of each split and one more to learn from."""

@@ -156,9 +156,8 @@ def test_what_the_rule_means_for_a_training_is_told_once(
     ],
 )
 def test_an_error_is_one_line_and_leaves_no_files(
-    lazygnn: Command, dataset: Path, tmp_path: Path, args: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+    lazygnn: Command, dataset: Path, tmp_path: Path, args: list[str], message: str
 ) -> None:
-    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
     assert_one_line(lazygnn("train", *args), message)
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["block.npz"]
 

@@ -68,7 +68,6 @@ def test_a_run_on_a_name_is_used_from_any_folder(
     folder = "data" if where == "default" else "kept"
     (tmp_path / folder).mkdir()
     dataset.rename(tmp_path / folder / "block.npz")
-    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
     if where == "environment":
         monkeypatch.setenv("LAZYGNN_DATA", folder)
     config = configure("block").model_copy(update={"root": folder if where == "root" else None})
@@ -99,7 +98,6 @@ def test_a_run_on_the_embedded_graph_needs_no_data_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_graph: Graph, configure: Configure
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
     asked: list[Any] = []
 
     def load(*where: Any) -> Graph:

@@ -22,7 +22,6 @@ def write(path: Path, num_nodes: int) -> Path:
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hides the data folder of the machine."""
-    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
 
 

@@ -343,7 +343,6 @@ def test_corrupt_bytes_give_a_graph_error_or_a_consistent_graph(folder: Path, da
 
 @pytest.fixture
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.delenv("LAZYGNN_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
