@@ -50,7 +50,7 @@ def table_of(datasets: Sequence[str]) -> str:
 
 
 def rows_of(datasets: Sequence[str]) -> list[str]:
-    """Returns the rows of a table; only where all graphs have a recipe does one row differ by not taking it."""
+    """Returns the rows of a table; the rule alone is a row of its own only where all graphs have a recipe."""
     return [case for case in CASES if case != BY_RULE or set(datasets) <= set(PLANETOID)]
 
 

@@ -211,7 +211,7 @@ def adapt(facts: Facts) -> dict[str, Any]:
     beside = ["mlp", "decoupled"]
     if not facts.plentiful or facts.num_train < _MANY:
         # the view of a node's own value overfits where labels are rare; convolutions do not have it
-        beside = ["narrow", *(["convolutions"] if facts.several_labels else []), *beside]
+        beside = ["narrow", "convolutions", *beside] if facts.several_labels else ["narrow", *beside]
     return {
         "num_blocks": round(most - (most - 2) * facts.scarcity),
         "beside": beside,

@@ -49,11 +49,13 @@ def calibrated_loss(sums: Tensor) -> float:
     Raises:
         DivergenceError: No temperature has a finite loss.
     """
+    values: list[float] = sums.tolist()
+    *losses, num_labels = values
     # a temperature below 1 can take huge outputs beyond the largest number
-    least = float(sums[:-1].nan_to_num(nan=math.inf, posinf=math.inf).min())
-    if not math.isfinite(least):
+    finite = [loss for loss in losses if math.isfinite(loss)]
+    if not finite:
         raise DivergenceError("the loss on validation is not finite; lower `lr` or set `clip_norm`")
-    return least / max(float(sums[-1]), 1)
+    return min(finite) / max(num_labels, 1)
 
 
 def counts_loss(criterion: str, task: Task) -> bool:
