@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from torch import Tensor
 from lazygnn.data import load_graph
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
+from lazygnn.ops.csr import Csr
 from tests.helpers import random_graph, random_matrix
 
 NOTHING: Any = "cora"
@@ -129,8 +132,25 @@ def test_a_graph_survives_pyg(make: Any) -> None:
 def test_sparse_features_survive_pyg() -> None:
     pytest.importorskip("torch_geometric")
     x = random_matrix(12, 5, dtype=torch.float32)
-    graph = Graph.from_edges(np.array([[0, 1], [1, 0]]), x)
-    assert torch.equal(graph.to_pyg().x.to_dense(), x.to_dense())
+    # columns need not be sorted
+    for features in (x, Csr(x.rowptr, x.col.flip(0), x.value, x.num_cols)):
+        graph = Graph.from_edges(np.array([[0, 1], [1, 0]]), features)
+        assert torch.equal(graph.to_pyg().x.to_dense(), features.to_dense())
+
+
+def test_sparse_features_reach_pyg_without_a_warning() -> None:
+    pytest.importorskip("torch_geometric")
+    # torch warns of its sparse tensors once in a process
+    code = (
+        "import warnings, numpy as np, torch, torch_geometric.data\n"
+        "from lazygnn import Graph\n"
+        "from lazygnn.ops.csr import Csr\n"
+        "warnings.simplefilter('error')\n"
+        "x = Csr(torch.tensor([0, 1, 2]), torch.tensor([0, 1]), torch.ones(2), 2)\n"
+        "print(Graph.from_edges(np.array([[0], [1]]), x).to_pyg().x.to_dense().tolist())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[[1.0, 0.0], [0.0, 1.0]]\n", "")
 
 
 @pytest.mark.parametrize("name", ["mine.npz", "mine"])

@@ -89,9 +89,7 @@ def to_pyg(graph: Graph) -> Any:
     except ImportError as error:
         raise ConfigError("`to_pyg` needs `torch_geometric`; install `lazygnn[pyg]`") from error
     edges, weight = plain_edges(graph)
-    x = graph.x
-    if isinstance(x, Csr):
-        x = torch.sparse_csr_tensor(x.rowptr, x.col, x.value, x.shape, check_invariants=True)
+    x = graph.x.tensor if isinstance(graph.x, Csr) else graph.x
     data = Data(x=x, edge_index=edges, y=graph.y)
     for split, mask in graph.masks.items():
         data[f"{split}_mask"] = mask
