@@ -204,7 +204,6 @@ def test_integer_edges_are_ids_if_the_ids_are_integers() -> None:
         (np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), "multi-label", 2),
         (np.array([0.5, 1.0, np.nan]), "regression", 1),
         (np.array([[0.5, 2.0], [1.0, 0.0], [np.nan, 1.0]]), "regression", 2),
-        (np.array([[3, 0], [4, 1], [5, 2]]), "regression", 2),
     ],
 )
 def test_the_task_is_inferred_from_the_targets(y: np.ndarray, kind: str, num_outputs: int) -> None:
@@ -230,6 +229,17 @@ def test_whole_numbers_as_floats_need_a_task(y: list[float]) -> None:
     assert graph.task == Task("regression", 1)
 
 
+@pytest.mark.parametrize("y", [[[0], [1], [2]], [[0, 1], [2, 1], [0, 0]]], ids=["a column", "a matrix"])
+def test_a_matrix_of_whole_numbers_needs_a_task(y: list[list[int]]) -> None:
+    shape = rf"\(3, {len(y[0])}\)"
+    with pytest.raises(
+        GraphError, match=rf"`y` has shape {shape} and holds 2; give one class per node as integers, \[3\]"
+    ):
+        Graph.from_edges(PATH, FEATURES, np.array(y))
+    graph = Graph.from_edges(PATH, FEATURES, np.array(y), task="regression")
+    assert graph.task == Task("regression", len(y[0]))
+
+
 def test_there_may_be_more_classes_than_labels() -> None:
     assert Graph.from_edges(PATH, FEATURES, LABELS, num_classes=5).task.num_outputs == 5
     assert Graph.from_edges(PATH, FEATURES, num_classes=5).task.num_outputs == 5
@@ -244,6 +254,14 @@ def test_an_unlabeled_node_must_not_be_in_a_mask(y: np.ndarray) -> None:
     graph = Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST)
     assert graph.task.labeled(graph.y).tolist() == [True, False, True]
     with pytest.raises(GraphError, match=r"`val_mask` has node 1, which has no label; remove it from the mask"):
+        Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST, val_mask=SECOND)
+
+
+@pytest.mark.parametrize("y", [np.array([[0, 1], [-1, 1], [1, 1]]), np.array([[0.5, 1.5], [np.nan, 0.5], [2.5, 1.0]])])
+def test_a_partly_labeled_node_is_told_from_one_without_a_label(y: np.ndarray) -> None:
+    with pytest.raises(
+        GraphError, match=r"`val_mask` has node 1, which has no value in some columns of `y`; remove it"
+    ):
         Graph.from_edges(PATH, FEATURES, y, train_mask=FIRST, val_mask=SECOND)
 
 
@@ -334,11 +352,11 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
         # masks
         (
             {"y": LABELS, "train_mask": LABELS},
-            r"`train_mask` has shape \(3,\) and type torch.int64; give a bool per no",
+            r"`train_mask` has shape \(3,\) and type int64; give a bool per node, \[3\]; `astype\(bool\)` converts",
         ),
         (
             {"y": LABELS, "val_mask": FIRST[:2]},
-            r"`val_mask` has shape \(2,\) and type torch.bool; give a bool per node",
+            r"`val_mask` has shape \(2,\) and type bool; give a bool per node, \[3\]$",
         ),
         ({"y": LABELS, "test_mask": "all"}, r"`test_mask` has type <U3; give numbers"),
         (

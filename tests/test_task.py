@@ -52,6 +52,8 @@ def test_a_row_without_label_and_weight_changes_neither_loss_nor_gradient(task: 
 def test_a_partly_known_row_is_not_labeled() -> None:
     assert not Task("multi-label", 2).labeled(torch.tensor([[1.0, -1.0]])).any()
     assert not Task("regression", 2).labeled(torch.tensor([[1.0, math.nan]])).any()
+    assert Task("multi-label", 2).unknown(torch.tensor([[1.0, -1.0]])).tolist() == [[False, True]]
+    assert Task("regression", 2).unknown(torch.tensor([[1.0, math.nan]])).tolist() == [[False, True]]
 
 
 def test_logits_become_probabilities_and_numbers_stay() -> None:

@@ -221,6 +221,7 @@ def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task
             f"`y` has shape {tuple(target.shape)}; give one label per node, [{num_nodes}] or [{num_nodes}, C]"
         )
     ambiguous = task == "auto" and target.dim() == 1 and target.is_floating_point()
+    matrix = task == "auto" and target.dim() == 2 and not target.is_floating_point()
     if task == "auto":
         single = target.dim() == 1 and not target.is_floating_point()
         binary = target.dim() == 2 and bool(((target == 0) | (target == 1) | (target == -1)).all())
@@ -233,6 +234,12 @@ def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task
         if len(wrong):
             raise GraphError(f"`y` holds {float(wrong[0])}; a multi-label target is 0, 1, or a row of -1 for unknown")
         return target, Task("multi-label", target.shape[1])
+    if matrix:
+        value = int(target[(target != 0) & (target != 1) & (target != -1)][0])
+        raise GraphError(
+            f"`y` has shape {tuple(target.shape)} and holds {value}; give one class per node as integers, [{num_nodes}]"
+            ', several labels as 0 and 1, or pass `task="regression"` to predict numbers'
+        )
     if bool(target.isinf().any()):
         raise GraphError("`y` holds an infinite value; use NaN for a node without a target")
     known = target[~target.isnan()]
@@ -270,16 +277,17 @@ def check_masks(masks: dict[str, Any], y: Tensor, task: Task) -> dict[str, Tenso
     for split, given in masks.items():
         mask = _tensor(given, f"{split}_mask")
         if mask.dtype != torch.bool or tuple(mask.shape) != (len(y),):
-            raise GraphError(
-                f"`{split}_mask` has shape {tuple(mask.shape)} and type {mask.dtype}; give a bool per node, [{len(y)}]"
-            )
+            found = f"shape {tuple(mask.shape)} and type {str(mask.dtype).removeprefix('torch.')}"
+            convert = "; `astype(bool)` converts 0 and 1" if tuple(mask.shape) == (len(y),) else ""
+            raise GraphError(f"`{split}_mask` has {found}; give a bool per node, [{len(y)}]{convert}")
         if bool((taken[mask] > 0).any()):
             node = int((mask & (taken > 0)).nonzero()[0])
             raise GraphError(f"`{split}_mask` overlaps an earlier mask at node {node}; a node belongs to one split")
         if not bool(labeled[mask].all()):
             node = int((mask & ~labeled).nonzero()[0])
+            missing = "no label" if bool(task.unknown(y[node]).all()) else "no value in some columns of `y`"
             raise GraphError(
-                f"`{split}_mask` has node {node}, which has no label; remove it from the mask or give it a label"
+                f"`{split}_mask` has node {node}, which has {missing}; remove it from the mask or give it a label"
             )
         taken += mask
         if bool(mask.any()):

@@ -78,7 +78,7 @@ class Graph:
                 edges count once, with the largest of their weights. An array [2, 2] is two rows, too.
             x: Features, [N, D], dense or sparse; stored as float32. Call `to(torch.float64)` for double precision.
             y: Labels, [N] integers with -1 for unknown; [N, C] of 0 and 1 for several labels; floats for regression.
-                Floats that are all whole numbers need `task="regression"`.
+                Floats that are all whole numbers need `task="regression"`, and so do integers [N, C] beyond 0 and 1.
             train_mask: Training nodes, [N] bool. The three masks must not overlap.
             val_mask: Validation nodes, [N] bool.
             test_mask: Test nodes, [N] bool.

@@ -62,9 +62,12 @@ class Task:
 
     def labeled(self, y: Tensor) -> Tensor:
         """Returns which rows of `y` have a label, [N] bool; a row with an unknown column has none."""
-        if self.kind == "single-label":
-            return y >= 0
-        return (y >= 0).all(dim=-1) if self.kind == "multi-label" else ~y.isnan().any(dim=-1)
+        unknown = self.unknown(y)
+        return ~unknown if self.kind == "single-label" else ~unknown.any(dim=-1)
+
+    def unknown(self, y: Tensor) -> Tensor:
+        """Returns which entries of `y` are unknown, in the shape of `y`."""
+        return y.isnan() if self.kind == "regression" else ~(y >= 0)
 
 
 def log_odds_of(probability: float) -> float:
