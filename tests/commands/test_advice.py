@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -35,6 +36,17 @@ def test_less_than_a_quarter_of_the_epochs_of_the_rule_is_warned_of(
         "learned little: omit `epochs` for final results"
     ]
     assert caplog.messages == (lines if warned else [])
+
+
+def test_a_graph_without_validation_nodes_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    graph = replace(SCARCE, masks={"train": SCARCE.masks["train"]})
+    for method, epochs in (("lazygnn", 300), ("label-propagation", 0)):
+        assert told(resolve(method, "mine", {"epochs": epochs}, graph=graph), {}, graph) == []
+    (line,) = caplog.messages
+    assert line == (
+        f"`{graph.name}` has no validation nodes, so the weights of the last epoch count, and nothing else is chosen; "
+        "add a `val_mask`"
+    )
 
 
 def test_batches_of_ranks_count_as_for_the_rule(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Tells before a training what the rule means for it."""
+"""Tells before a training what the splits of its graph and the rule mean for it."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -15,14 +15,19 @@ _FEW = 0.25
 
 
 def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callable[[str], None]) -> None:
-    """Warns of far fewer epochs than the rule takes, and tells that the rule shows labels to the model.
+    """Warns of missing validation nodes and of far fewer epochs than the rule takes; tells that the rule shows labels.
 
     Args:
         config: From `resolve`.
         values: Options that the user sets.
-        graph: The graph to train on; nothing is told if there is a recipe for it.
+        graph: The graph to train on; if there is a recipe for it, nothing is told about the rule.
         tell: Called with the sentence about labels.
     """
+    if "val" not in graph.masks and config.trainer.epochs > 0:
+        logger.warning(
+            f"`{graph.name}` has no validation nodes, so the weights of the last epoch count, and nothing else is "
+            "chosen; add a `val_mask`"
+        )
     if not follows_rule(config.method, config.dataset, graph):
         return
     # ranks have parts that the user need not set, and the rule takes fewer epochs with several batches
