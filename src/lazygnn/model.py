@@ -80,6 +80,11 @@ class Model(nn.Module):
         """Returns whether `infer` reads the labels of training nodes."""
         return False
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Returns the weights of the models that the outputs are an average of, by name; empty for a single model."""
+        return {}
+
     def set_threshold(self, threshold: float | None) -> None:
         """Sets the threshold, which then is in the `state_dict`; `None` removes it."""
         # float64, so that it is the same number wherever it is read

@@ -220,6 +220,18 @@ def test_what_does_not_fit_is_named() -> None:
             Mixture(models)  # type: ignore[arg-type]
 
 
+def test_shares_are_the_weights_by_name() -> None:
+    model = make()
+    set_weights(model, 0.25, 0.0, 0.75)
+    assert model.shares == {"0": 0.25, "1": 0.0, "2": 0.75}
+    named = Mixture(list(make()), names=["stack", "narrow", "mlp"])
+    assert named.shares == pytest.approx(dict.fromkeys(["stack", "narrow", "mlp"], 1 / 3))
+    assert next(iter(model)).shares == {}
+    for names in (["stack", "mlp"], ["mlp", "mlp", "stack"]):
+        with pytest.raises(ConfigError, match=r"`names` is .* for 3 models; give each a name of its own"):
+            Mixture(list(make()), names=names)
+
+
 def test_labels_are_read_if_a_model_that_counts_reads_them(block_graph: Graph) -> None:
     for share, weights, reads in [(0.5, (0.5, 0.5), True), (0.5, (0.0, 1.0), False), (0.0, (0.5, 0.5), False)]:
         values = {"hidden_channels": 8, "label_input": share, "beside": ["mlp"]}

@@ -27,7 +27,8 @@ def make_result(
         config: The configuration of the run.
         metric: The name of the metric.
         scores: The score on every split.
-        trained: Fields about the training: `epochs`, `best_epoch`, `seconds_per_epoch`, `seconds`, `eval_seconds`.
+        trained: Fields about the training: `epochs`, `best_epoch`, `seconds_per_epoch`, `seconds`, `eval_seconds`, and
+            `shares` of a model that is an average of several.
         task: What is predicted; of several labels, the result names the threshold.
         device: The device that computed the scores.
         path: The run folder.
@@ -47,7 +48,8 @@ def make_result(
         "peak_memory_mib": peak_memory_mib(device),
         "run": str(path),
     }
-    return result | ({"threshold": task.threshold} if task.kind == "multi-label" else {})
+    shares = {"shares": trained["shares"]} if trained.get("shares") else {}
+    return result | shares | ({"threshold": task.threshold} if task.kind == "multi-label" else {})
 
 
 def peak_memory_mib(device: torch.device) -> float:

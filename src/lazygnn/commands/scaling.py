@@ -295,6 +295,7 @@ def _fit(
         "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
         "seconds": fit.seconds + fit.eval_seconds,
         "eval_seconds": fit.eval_seconds,
+        "shares": trainer.model.shares,
     }
     task = trainer.model.decide(trainer.graph.task)
     result = make_result(config, metric, fit.scores, trained=trained, task=task, device=device, path=run.path)

@@ -374,7 +374,7 @@ def _conclude(
         logger.warning(
             f"validation was still {'rising' if rise[0] < rise[1] else 'falling'} when training ended: "
             f"{rise[0]:.4f} after nine tenths of the epochs, {rise[1]:.4f} at the end; "
-            f"train longer, with `--set epochs={2 * config.trainer.epochs}`"
+            f"train longer, with `--set epochs={2 * config.trainer.epochs}` or more"
         )
     task = trainer.model.decide(trainer.graph.task)
     if (
@@ -388,6 +388,7 @@ def _conclude(
         "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
         "seconds": fit.seconds + fit.eval_seconds,
         "eval_seconds": fit.eval_seconds,
+        "shares": trainer.model.shares,
     }
     device = trainer.model.device
     result = make_result(config, metric, fit.scores, trained=trained, task=task, device=device, path=run.path)

@@ -190,8 +190,10 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
         options.hidden_channels, options.view_channels, "block", input_dropout=options.input_dropout, labels=labels
     )
     # the model that overfits least is the last
-    others = [beside(kind) for kind in get_args(Beside) if kind in options.beside]
-    return Mixture([main, *others], scratch=options.scratch(place)) if others else main
+    others = {kind: beside(kind) for kind in get_args(Beside) if kind in options.beside}
+    if not others:
+        return main
+    return Mixture([main, *others.values()], names=["stack", *others], scratch=options.scratch(place))
 
 
 def make_loader(options: LazyGNNDeepOptions, cut: Cut, place: Place) -> Loader:

@@ -32,16 +32,22 @@ class Mixture(Model):
 
     Args:
         models: Two or more, with the same outputs; the one that overfits least is the last.
+        names: Of the models, for reports; numbers by default.
         scratch: Folder for the embeddings of all nodes, if these do not fit in memory.
     """
 
     weights: Tensor
 
-    def __init__(self, models: Sequence[Model], *, scratch: Path | None = None) -> None:
+    def __init__(
+        self, models: Sequence[Model], *, names: Sequence[str] | None = None, scratch: Path | None = None
+    ) -> None:
         super().__init__()
         if not isinstance(models, Sequence) or len(models) < 2 or not all(isinstance(each, Model) for each in models):
             raise ConfigError(wrong_type("models", models, "give a list of two or more `Model`"))
+        if names is not None and len(set(names)) != len(models):
+            raise ConfigError(f"`names` is {names} for {len(models)} models; give each a name of its own")
         self.models = nn.ModuleList(models)
+        self.names = [str(number) for number in range(len(models))] if names is None else list(names)
         self.scratch = scratch
         self.replayable = all(model.replayable for model in models)
         self.register_buffer("weights", torch.full((len(models),), 1 / len(models)))
@@ -79,6 +85,11 @@ class Mixture(Model):
         best = max(_averages(len(outputs)), key=lambda weights: score(_average(outputs, weights)))
         self.weights.copy_(torch.tensor(best))
         return _average(outputs, best)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Returns the weight of every model by name."""
+        return dict(zip(self.names, self.weights.tolist(), strict=True))
 
     @property
     def reads_labels(self) -> bool:
