@@ -8,6 +8,7 @@ import pytest
 from experiments import best
 from experiments.best import PARTS, Place, Variant, best_runs, variants
 from lazygnn.config import Config
+from lazygnn.data import synthetic
 from lazygnn.graph import Graph
 
 
@@ -33,10 +34,19 @@ def test_values_of_the_place_override_those_of_a_case() -> None:
 
 def test_a_recipe_can_be_the_only_way_to_set_a_method() -> None:
     rule, authors = Variant(), Variant(use_recipe=True)
-    assert variants("gcnii", "cora") == [rule, authors, Variant(num_layers=2)]
+    further = [Variant(changes=(("num_layers", 2),)), Variant(changes=(("norm", "none"),))]
+    assert variants("gcnii", "cora") == [rule, authors, *further]
     assert variants("gcnii", "cora", recipe_alone=True) == [authors]
-    assert variants("gcnii", "minesweeper", recipe_alone=True) == [rule, Variant(num_layers=2)]
+    assert variants("gcnii", "minesweeper", recipe_alone=True) == [rule, *further]
     assert variants("gcnii", "cora", rule_alone=True) == [rule]
+
+
+def test_a_variant_changes_what_the_rule_sets() -> None:
+    plentiful = synthetic.block_graph(1000, 3, degree=20, in_channels=2, num_classes=3)
+    place = Place(device="cpu")
+    found = [place.configure(("gcnii", {}), "mine", 0, plentiful, one) for one in variants("gcnii", "mine")]
+    norms = [(config.model.num_layers, config.model.norm) for config in found]  # type: ignore[attr-defined]
+    assert norms == [(8, "batch"), (2, "batch"), (8, "none")]
 
 
 def test_runs_on_a_file_are_stored_by_its_contents(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> None:
