@@ -221,25 +221,23 @@ def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task
             f"`y` has shape {tuple(target.shape)}; give one label per node, [{num_nodes}] or [{num_nodes}, C]"
         )
     ambiguous = task == "auto" and target.dim() == 1 and target.is_floating_point()
-    matrix = task == "auto" and target.dim() == 2 and not target.is_floating_point()
-    if task == "auto":
-        single = target.dim() == 1 and not target.is_floating_point()
-        binary = target.dim() == 2 and bool(((target == 0) | (target == 1) | (target == -1)).all())
-        task = "single-label" if single else "multi-label" if binary else "regression"
+    if task == "auto" and target.dim() == 1:
+        task = "regression" if target.is_floating_point() else "single-label"
+    elif task == "auto":
+        wrong = _beyond_labels(target)
+        if len(wrong) and not target.is_floating_point():
+            raise GraphError(
+                f"`y` has shape {tuple(target.shape)} and holds {int(wrong[0])}; give one class per node as integers, "
+                f'[{num_nodes}], several labels as 0 and 1, or pass `task="regression"` to predict numbers'
+            )
+        task = "regression" if len(wrong) else "multi-label"
     if task == "single-label":
         return _check_labels(target, num_classes)
     target = target.to(torch.float32).reshape(num_nodes, -1)
     if task == "multi-label":
-        wrong = target[(target != 0) & (target != 1) & (target != -1)]
-        if len(wrong):
+        if len(wrong := _beyond_labels(target)):
             raise GraphError(f"`y` holds {float(wrong[0])}; a multi-label target is 0, 1, or a row of -1 for unknown")
         return target, Task("multi-label", target.shape[1])
-    if matrix:
-        value = int(target[(target != 0) & (target != 1) & (target != -1)][0])
-        raise GraphError(
-            f"`y` has shape {tuple(target.shape)} and holds {value}; give one class per node as integers, [{num_nodes}]"
-            ', several labels as 0 and 1, or pass `task="regression"` to predict numbers'
-        )
     if bool(target.isinf().any()):
         raise GraphError("`y` holds an infinite value; use NaN for a node without a target")
     known = target[~target.isnan()]
@@ -249,6 +247,11 @@ def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task
             'or pass `task="regression"` to predict them as numbers'
         )
     return target, Task("regression", target.shape[1])
+
+
+def _beyond_labels(target: Tensor) -> Tensor:
+    """Returns the entries of a target that are neither 0, 1 nor -1, which means unknown."""
+    return target[(target != 0) & (target != 1) & (target != -1)]
 
 
 def _check_labels(target: Tensor, num_classes: int | None) -> tuple[Tensor, Task]:
