@@ -11,9 +11,10 @@ from lazygnn.methods import METHODS, Built, Place, build, build_model, find_meth
 from lazygnn.training import Trainer
 
 Make = Callable[..., Built]
+LEARNING = [method for method in METHODS if method != "label-propagation"]
 
 
-@pytest.mark.parametrize("method", [method for method in METHODS if method != "label-propagation"])
+@pytest.mark.parametrize("method", LEARNING)
 @pytest.mark.parametrize("values", [{}, {"prop_channels": 5, "norm": "batch", "mlp_layers": 3}], ids=["plain", "wide"])
 def test_every_method_that_learns_takes_a_step(
     make: Make, block_graph: Graph, method: str, values: dict[str, Any]
@@ -27,6 +28,26 @@ def test_every_method_that_learns_takes_a_step(
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in built.model.parameters())
     assert any(bool(p.grad.abs().sum() > 0) for p in built.model.parameters() if p.grad is not None)
     assert built.model.infer(built.graph).shape == (60, 3)
+
+
+@pytest.mark.parametrize("method", LEARNING)
+def test_every_method_draws_its_dropout_by_the_fast_numbers_on_a_cpu(
+    make: Make, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = find_method(method).options.model_fields
+    values = {name: 0.3 for name in ("dropout", "input_dropout") if name in known}
+    built = make(method, **values)
+    (batch,) = built.loader
+    torch.manual_seed(0)
+    first = built.model(batch)
+    assert bool((built.model(batch) != first).any()) == bool(values)
+
+    def slow(x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        assert not training or p == 0, "torch draws a double for every entry"
+        return x
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", slow)
+    built.model(batch)
 
 
 def test_the_same_seed_builds_the_same_weights(make: Make) -> None:

@@ -194,8 +194,8 @@ def test_the_output_of_the_last_layer_is_returned_unchanged(graph: Graph, kind: 
     outputs = record_outputs(model.layers)
     out = model(full_batch(model, graph))
     assert torch.equal(out, outputs[-1])
-    # neither dropout nor ReLU
-    assert int((out == 0).sum()) == 0
+    # neither dropout, which would leave a tenth of the entries, nor ReLU; a row without any kept input is zero
+    assert float((out == 0).double().mean()) < 0.5
     assert bool((out < 0).any())
 
 

@@ -17,7 +17,7 @@ from lazygnn.graph import Graph
 from lazygnn.history import History
 from lazygnn.inference import by_columns, by_rows, evaluating
 from lazygnn.model import Model
-from lazygnn.models.layers import Linear, NormKind, drop, make_norm
+from lazygnn.models.layers import Linear, NormKind, drop, dropout, make_norm
 from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Adjacency, Csr, aggregate, spmm
 from lazygnn.propagation import LayerMemory, layer_matrices
@@ -80,9 +80,9 @@ class GCNII(Model):
         x = x_0 = self._first(drop(batch.x, self.input_dropout, self.training))
         for index, (layer, norm, adj) in enumerate(zip(self.layers, self.norms, adjs, strict=True)):
             x = x if index == 0 else self.memory(index - 1, x, batch)
-            x = F.dropout(x, self.dropout, self.training)
+            x = dropout(x, self.dropout, self.training)
             x = F.relu(norm(layer(x, x_0, adj)))
-        out: Tensor = self.last(F.dropout(x, self.dropout, self.training))
+        out: Tensor = self.last(dropout(x, self.dropout, self.training))
         return out
 
     def fill(self, batch: Batch) -> None:

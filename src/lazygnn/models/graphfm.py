@@ -14,7 +14,7 @@ from lazygnn.batch import Batch
 from lazygnn.history import History
 from lazygnn.inference import evaluating
 from lazygnn.models.gcn import GCN, GCNLayer
-from lazygnn.models.layers import drop
+from lazygnn.models.layers import drop, dropout
 from lazygnn.models.stack import LayerArguments
 from lazygnn.ops import Adjacency, aggregate, spmm
 from lazygnn.propagation import layer_matrices
@@ -65,7 +65,7 @@ class GraphFM(GCN):
             x = aggregate(adjs[index], sent) + layer.bias
             x = F.relu(self.norms[index](x))
             x = self.memory(index, x, batch, self._estimate(index, sent, batch))
-            x = F.dropout(x, self.dropout, self.training)
+            x = dropout(x, self.dropout, self.training)
         return cast(Tensor, last(x, adjs[-1]))
 
     @torch.no_grad()

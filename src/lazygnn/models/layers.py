@@ -196,8 +196,8 @@ def autocasted(weight: Tensor) -> Tensor:
 def drop(x: Tensor | Csr, p: float, training: bool) -> Tensor | Csr:
     """Applies dropout to dense entries, or to the stored entries of a sparse matrix."""
     if isinstance(x, Csr):
-        return x.with_value(F.dropout(x.value, p, training)) if training and p > 0 else x
-    return F.dropout(x, p, training)
+        return x.with_value(dropout(x.value, p, training)) if training and p > 0 else x
+    return dropout(x, p, training)
 
 
 def make_norm(norm: NormKind, channels: int) -> nn.Module:

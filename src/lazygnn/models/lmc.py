@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch
 from lazygnn.model import weighted_loss
 from lazygnn.models.gcn import GCN, GCNLayer
-from lazygnn.models.layers import TargetBatchNorm, drop
+from lazygnn.models.layers import TargetBatchNorm, drop, dropout
 from lazygnn.models.stack import LayerArguments
 from lazygnn.ops import Adjacency, aggregate
 from lazygnn.propagation import layer_matrices
@@ -83,7 +83,7 @@ class LMC(GCN):
                 x = x if len(x) == size else torch.cat((x[:size], x[size:].detach()))
             else:
                 x = F.relu(_normalize(self.norms[index - 1], x, size))
-                x = _convolve(layer, F.dropout(x, self.dropout, self.training), adj, size)
+                x = _convolve(layer, dropout(x, self.dropout, self.training), adj, size)
             x = self.compensation(index, x, batch)
         return cast(Tensor, x)
 

@@ -7,13 +7,12 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model
-from lazygnn.models.layers import MLP, Linear, NormKind, make_norm, relu_dropout
+from lazygnn.models.layers import MLP, Linear, NormKind, dropout, make_norm, relu_dropout
 
 
 class SIGN(Model):
@@ -68,7 +67,7 @@ class SIGN(Model):
         return [[*self.branches.parameters(), *self.norm.parameters()], *self.mlp.layer_parameters()]
 
     def _outputs(self, x: Tensor) -> Tensor:
-        hops = F.dropout(x, self.input_dropout, self.training).split(self.in_channels, dim=1)
+        hops = dropout(x, self.input_dropout, self.training).split(self.in_channels, dim=1)
         h = torch.cat([branch(hop) for branch, hop in zip(self.branches, hops, strict=True)], dim=1)
         h = relu_dropout(self.norm(h), self.dropout, self.training)
         return cast(Tensor, self.mlp(h))

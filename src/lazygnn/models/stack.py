@@ -18,7 +18,7 @@ from lazygnn.graph import Graph
 from lazygnn.history import History
 from lazygnn.inference import by_rows, evaluating
 from lazygnn.model import Model
-from lazygnn.models.layers import NormKind, drop, make_norm
+from lazygnn.models.layers import NormKind, drop, dropout, make_norm
 from lazygnn.models.parameters import parameters_by_layer
 from lazygnn.ops import Adjacency, Csr
 from lazygnn.propagation import LayerMemory, layer_matrices
@@ -106,7 +106,7 @@ class Stack(Model):
     def activate(self, index: int, x: Tensor, batch: Batch) -> Tensor:
         """Turns the output of layer `index` into the input of the next; histories are stored before dropout."""
         x = self.memory(index, F.relu(self.norms[index](x)), batch)
-        return F.dropout(x, self.dropout, self.training)
+        return dropout(x, self.dropout, self.training)
 
     def fill(self, batch: Batch) -> None:
         """Stores the output of every layer but the last for the targets."""

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch
 from lazygnn.history import History, pad_rows
 from lazygnn.models.gcn import GCN, GCNLayer
-from lazygnn.models.layers import drop
+from lazygnn.models.layers import drop, dropout
 from lazygnn.models.stack import LayerArguments
 from lazygnn.ops import Adjacency, spmm
 from lazygnn.propagation import layer_matrices
@@ -73,7 +73,7 @@ class VQGNN(GCN):
                 x = self._convolve(index - 1, layer, x, batch)
             else:
                 # without codes, a batch with a halo is refused
-                x = x if index == 0 else F.dropout(self.memory(index - 1, x, batch), self.dropout, self.training)
+                x = x if index == 0 else dropout(self.memory(index - 1, x, batch), self.dropout, self.training)
                 x = layer(x, adj)
         return cast(Tensor, x)
 
@@ -92,7 +92,7 @@ class VQGNN(GCN):
             found = book.update(own, grad).to(torch.float32)
             history.push(batch.targets, found, found)
 
-        complete = F.dropout(torch.cat((x, values.to(x.dtype))), self.dropout, self.training)
+        complete = dropout(torch.cat((x, values.to(x.dtype))), self.dropout, self.training)
         sums: Tensor = _Messages.apply(complete, batch.adjs[index + 1], gradients, learn)  # type: ignore[no-untyped-call]
         return sums @ layer.weight + layer.bias
 

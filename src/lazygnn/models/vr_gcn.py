@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch, ControlBatch
 from lazygnn.history import History
 from lazygnn.models.gcn import GCNLayer
-from lazygnn.models.layers import drop
+from lazygnn.models.layers import drop, dropout
 from lazygnn.models.precomputed import PrecomputedGCN
 from lazygnn.models.stack import LayerArguments
 from lazygnn.ops import aggregate, spmm
@@ -74,7 +74,7 @@ class VRGCN(PrecomputedGCN):
             total = self.estimate(index, mean, batch)
             x = layer.transform(total) + layer.bias
             if noisy:
-                noise = F.dropout(F.relu(dropped), self.dropout, self.training) - mean
+                noise = dropout(F.relu(dropped), self.dropout, self.training) - mean
                 dropped = layer.transform(total + aggregate(batch.noise[index], noise)) + layer.bias
         return cast(Tensor, dropped if noisy else x)
 
