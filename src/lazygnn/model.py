@@ -110,5 +110,6 @@ class Model(nn.Module):
 
 def weighted_loss(outputs: Tensor, y: Tensor, weight: Tensor, task: Task) -> Tensor:
     """Returns the sum of the weighted losses of some nodes, in float32 at least."""
+    task.check(outputs)
     widened = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
     return (weight * task.loss(widened, y)).sum()

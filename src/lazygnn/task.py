@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from lazygnn.errors import ConfigError
+
 TaskKind = Literal["single-label", "multi-label", "regression"]
 METRICS: dict[TaskKind, tuple[str, ...]] = {
     "single-label": ("accuracy", "balanced-accuracy", "micro-f1", "macro-f1", "roc-auc", "average-precision"),
@@ -49,6 +51,14 @@ class Task:
         if self.kind == "multi-label":
             return F.binary_cross_entropy_with_logits(logits, target.clamp(min=0), reduction="none").mean(dim=-1)
         return F.mse_loss(logits, target, reduction="none").mean(dim=-1)
+
+    def check(self, outputs: Tensor, source: str = "the model") -> None:
+        """Raises a `ConfigError` for outputs of another number of columns, naming their source."""
+        if outputs.shape[1] != self.num_outputs:
+            raise ConfigError(
+                f"{source} returns {outputs.shape[1]} columns, but the graph has {self.num_outputs} outputs; "
+                "give the last layer `graph.task.num_outputs` columns"
+            )
 
     def activate(self, logits: Tensor) -> Tensor:
         """Turns logits into probabilities, [N, C]; regression outputs stay as they are."""

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.models import MLP, Decoupled
@@ -179,3 +180,13 @@ def test_the_criterion_counts_the_loss_of_the_outputs_as_they_are(path_graph: Gr
     assert found.value is not None
     assert plain.value is not None
     assert found.value - plain.value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("columns", [2, 4])
+def test_a_model_of_another_number_of_outputs_is_refused(block_graph: Graph, columns: int) -> None:
+    model = Decoupled(MLP(block_graph.in_channels, 4, columns, mlp_layers=1), NoPropagation())
+    message = rf"the model returns {columns} columns, but the graph has 3 outputs; give the last layer `graph\.task\."
+    with pytest.raises(ConfigError, match=message):
+        evaluate(model, block_graph)
+    with pytest.raises(ConfigError, match=message):
+        model.loss(Batch.full(block_graph, 0), block_graph.task)

@@ -152,6 +152,7 @@ def assess_by(
         return reached if lost is None else reached - lost(outputs)
 
     outputs = infer(model, graph, score=value if select and validates else None)
+    graph.task.check(outputs)
     task = decided(outputs)
     if threshold is not None:
         model.set_threshold(task.threshold)

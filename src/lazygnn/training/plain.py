@@ -50,13 +50,15 @@ class PlainModel(Model):
 
     def loss(self, batch: Batch, task: Task) -> Tensor:
         """Returns the training loss of a batch: that of its outputs, weighted by node."""
-        outputs = self._checked(self(batch), task)
+        outputs = self(batch)
+        task.check(outputs, f"`{self._name}.forward`")
         return weighted_loss(outputs, batch.y, batch.weight, task)
 
     def infer(self, graph: Graph) -> Tensor:
         """Returns the outputs of every node, [N, C], from one batch of the whole graph."""
-        outputs = self(Batch.full(graph, self.num_layers).to(self.device))
-        return self._checked(outputs, graph.task).to(graph.device)
+        outputs: Tensor = self(Batch.full(graph, self.num_layers).to(self.device))
+        graph.task.check(outputs, f"`{self._name}.forward`")
+        return outputs.to(graph.device)
 
     def set_threshold(self, threshold: float | None) -> None:
         """Sets the threshold; the module keeps it, so that the next model that it is wrapped into has it, too."""
@@ -72,14 +74,6 @@ class PlainModel(Model):
     def device(self) -> torch.device:
         """Returns the device of the weights; that of a module without weights is the CPU."""
         return next((weight.device for weight in self.module.parameters()), torch.device("cpu"))
-
-    def _checked(self, outputs: Tensor, task: Task) -> Tensor:
-        if outputs.shape[1] != task.num_outputs:
-            raise ConfigError(
-                f"`{self._name}.forward` returns {outputs.shape[1]} columns, but the graph has {task.num_outputs} "
-                "outputs; give the last layer `graph.task.num_outputs` columns"
-            )
-        return outputs
 
     @property
     def _name(self) -> str:
