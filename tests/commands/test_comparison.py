@@ -46,6 +46,16 @@ def test_two_seeds_of_noise_are_no_difference(tmp_path: Path) -> None:
     )
 
 
+def test_a_long_name_is_complete_in_a_narrow_table(tmp_path: Path) -> None:
+    paths = [tmp_path / f"a-graph-of-products-and-customers-by-method-{name}" for name in ("one", "other")]
+    for seed, path in enumerate(paths):
+        write_run(path, "mlp", 0, 0.5, values={"hidden_channels": 8 + seed})
+    shown = StringIO()
+    Console(file=shown, width=80).print(compare_runs(paths).table())
+    rows = [line.split("│") for line in shown.getvalue().splitlines() if "│" in line]
+    assert "".join(row[1].strip() for row in rows) == "".join(map(str, paths))
+
+
 def test_a_difference_on_every_seed_is_found_in_both_directions(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     noise = rng.normal(0, 0.02, 5)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from lazygnn.commands.paths import as_optional_path, as_paths
 from lazygnn.errors import CheckpointError, ConfigError
@@ -91,7 +91,9 @@ class Comparison:
 
     def table(self) -> Table:
         """Returns a row for each candidate."""
-        table = Table("run", "method", "seeds", "val", "test", "best epoch", "seconds per epoch", title=self.metric)
+        # names often differ at their end, which is not cut off in a narrow terminal
+        run = Column("run", overflow="fold")
+        table = Table(run, "method", "seeds", "val", "test", "best epoch", "seconds per epoch", title=self.metric)
         for one in self.candidates:
             found = summarize(list(one.results.values()), Path(one.name))
             scores = [_cell(found[split], found[f"{split}_deviation"]) for split in ("val", "test")]
