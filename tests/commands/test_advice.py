@@ -2,6 +2,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 from lazygnn.commands.advice import advise
 from lazygnn.commands.sharing import resolve_for_ranks
@@ -47,6 +48,33 @@ def test_a_graph_without_validation_nodes_is_warned_of(caplog: pytest.LogCapture
         f"`{graph.name}` has no validation nodes, so the weights of the last epoch count, and nothing else is chosen; "
         "add a `val_mask`"
     )
+
+
+@pytest.mark.parametrize(
+    ("kept", "names", "warning"),
+    [
+        ((0, 1, 2), None, None),
+        ((1,), None, "all training nodes of `{}` have class `1`, so every node is predicted to have it; "),
+        ((1, 2), None, "no training node of `{}` has class `0`, but nodes of other splits have; it is not learned: "),
+        ((0, 2), ("a", "b", "c"), "no training node of `{}` has class `b`, but nodes "),
+    ],
+)
+def test_classes_without_training_nodes_are_warned_of(
+    kept: tuple[int, ...], names: tuple[str, ...] | None, warning: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    has = torch.isin(PLENTY.y, torch.tensor(kept))
+    graph = replace(PLENTY, masks={**PLENTY.masks, "train": PLENTY.masks["train"] & has}, class_names=names)
+    told(resolve("lazygnn", "mine", graph=graph), {}, graph)
+    assert len(caplog.messages) == (warning is not None)
+    assert all(line.startswith(warning.format(graph.name)) for line in caplog.messages if warning is not None)
+
+
+def test_many_classes_without_training_nodes_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    graph = block_graph(120, 12, degree=4, in_channels=6, num_classes=12)
+    graph = replace(graph, masks={**graph.masks, "train": graph.masks["train"] & (graph.y > 7)})
+    told(resolve("lazygnn", "mine", graph=graph), {}, graph)
+    (line,) = caplog.messages
+    assert "`0` or `1` or `2` or `3` or `4` or 3 others, but" in line
 
 
 def test_batches_of_ranks_count_as_for_the_rule(caplog: pytest.LogCaptureFixture) -> None:

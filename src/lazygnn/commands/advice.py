@@ -4,6 +4,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from lazygnn.config import Config
 from lazygnn.graph import Graph
 from lazygnn.methods import follows_rule, recipe
@@ -12,10 +15,12 @@ logger = logging.getLogger(__name__)
 
 # share of the rule's epochs below which a warning is due
 _FEW = 0.25
+# classes that a warning names
+_NAMED = 5
 
 
 def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callable[[str], None]) -> None:
-    """Warns of missing validation nodes and of far fewer epochs than the rule takes; tells that the rule shows labels.
+    """Warns of missing nodes and of far fewer epochs than the rule takes; tells that the rule shows labels.
 
     Args:
         config: From `resolve`.
@@ -28,6 +33,8 @@ def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callab
             f"`{graph.name}` has no validation nodes, so the weights of the last epoch count, and nothing else is "
             "chosen; add a `val_mask`"
         )
+    if graph.task.kind == "single-label":
+        _warn_of_classes(graph)
     if not follows_rule(config.method, config.dataset, graph):
         return
     # ranks have parts that the user need not set, and the rule takes fewer epochs with several batches
@@ -43,3 +50,29 @@ def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callab
             f"the rule shows training labels to the model as input (`label_input={chosen['label_input']}`); "
             "`--set label_input=0` trains without them"
         )
+
+
+def _warn_of_classes(graph: Graph) -> None:
+    """Warns of classes that the training nodes do not have."""
+    counts = {
+        split: torch.bincount(graph.y[mask], minlength=graph.task.num_outputs) for split, mask in graph.masks.items()
+    }
+    trained = counts["train"] > 0
+    if int(trained.sum()) == 1:
+        logger.warning(
+            f"all training nodes of `{graph.name}` have class {_names(graph, trained)}, so every node is predicted to "
+            "have it; add training nodes of another class"
+        )
+        return
+    missing = (torch.stack(list(counts.values())).sum(dim=0) > 0) & ~trained
+    if bool(missing.any()):
+        logger.warning(
+            f"no training node of `{graph.name}` has class {_names(graph, missing)}, but nodes of other splits have; "
+            "it is not learned: add training nodes of it"
+        )
+
+
+def _names(graph: Graph, chosen: Tensor) -> str:
+    numbers = chosen.nonzero().flatten().tolist()
+    names = [f"`{number if graph.class_names is None else graph.class_names[number]}`" for number in numbers]
+    return " or ".join(names[:_NAMED]) + (f" or {len(names) - _NAMED} others" if len(names) > _NAMED else "")
