@@ -14,7 +14,7 @@ from lazygnn.methods import METHODS, resolve
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than these trainings; tests/cli/test_training.py trains with a picture."""
-    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: None)
 
 
 @pytest.fixture

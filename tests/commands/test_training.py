@@ -375,7 +375,7 @@ def test_a_picture_that_cannot_be_drawn_is_a_warning(
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr("lazygnn.commands.training.plot_curves", fail)
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", fail)
     result = commands.train(in_parts, tmp_path / "run", quiet=True)
     assert Run.open(tmp_path / "run").result() == result
     assert f"cannot draw `{tmp_path / 'run' / CURVES}`: [Errno 28] no space left on device" in caplog.text
@@ -386,7 +386,7 @@ def test_a_signal_while_a_run_ends_stops_it_when_the_result_is_written(
     in_parts: Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
 ) -> None:
     expected = commands.train(in_parts, tmp_path / "straight", quiet=True)
-    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: os.kill(os.getpid(), signum))
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: os.kill(os.getpid(), signum))
     usual = signal.getsignal(signum)
     with pytest.raises(
         Interrupted, match=f"stopped by {signum.name}; the run has ended, see `lazygnn show {tmp_path}/run`"

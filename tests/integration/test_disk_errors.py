@@ -83,7 +83,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("LAZYGNN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: None)
     write_graph(tmp_path / "small.npz")
 
     def called(*args: object) -> tuple[object, str]:

@@ -35,7 +35,7 @@ def test_the_example_of_an_entry_point_runs(
     caplog.set_level(logging.ERROR)
     monkeypatch.chdir(tmp_path)
     # drawing takes longer than the example
-    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: None)
     docstring = inspect.getdoc(ENTRY_POINTS[name])
     # with nothing but what the example imports
     example = doctest.DocTestParser().get_doctest(docstring or "", {}, name, None, 0)

@@ -65,7 +65,7 @@ def dataset(request: pytest.FixtureRequest, pieces: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: None)
 
 
 def configure(name: str, dataset: str, wanted: dict[str, Any]) -> Config:

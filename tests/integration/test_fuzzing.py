@@ -39,7 +39,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, module_arrays: dict[str, Any])
     np.savez(folder / "block.npz", **module_arrays)
     config = resolve("lazygnn", folder / "block.npz", {"epochs": 2, "hidden_channels": 4}, device="cpu")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
+        patch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: None)
         commands.train(config, folder / "run", quiet=True)
     return folder / "run"
 

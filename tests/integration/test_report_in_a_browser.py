@@ -49,7 +49,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, module_arrays: Arrays) -> str
     config = resolve("mlp", folder / "block.npz", {"epochs": 3, "hidden_channels": 8}, device="cpu")
     with pytest.MonkeyPatch.context() as patch:
         # drawing takes longer than the training
-        patch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
+        patch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: None)
         commands.train(config, folder / "run", quiet=True)
     write_page([folder / "run"], folder / "report.html", device="cpu")
     return (folder / "report.html").read_text()

@@ -31,7 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("flips")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LAZYGNN_CACHE", str(folder / "cache"))
-        patch.setattr("lazygnn.commands.training.plot_curves", lambda _, path: path.write_bytes(b"a picture"))
+        patch.setattr("lazygnn.commands.conclusion.plot_curves", lambda _, path: path.write_bytes(b"a picture"))
         write_graph(folder / "small.npz")
         values = OPTIONS | {"partition": "random"}
         config = resolve("lazygnn", str(folder / "small.npz"), values, device="cpu")
@@ -115,6 +115,6 @@ def test_five_hundred_flips_are_found_or_change_nothing(folder: Path, request: p
 @pytest.fixture
 def no_pictures(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv("LAZYGNN_CACHE", str(folder / "cache"))
-    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: None)
     for name in ("ended-copy", "stopped-copy"):
         shutil.rmtree(folder / name, ignore_errors=True)

@@ -26,7 +26,7 @@ def test_the_commands_of_the_page_lead_to_predictions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: None)
     runpy.run_path(str(ROOT / "examples" / "customer_tables.py"))["main"]()
     printed = {}
     for command in COMMANDS:

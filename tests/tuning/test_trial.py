@@ -13,7 +13,7 @@ from lazygnn.tuning.trial import Pruned, Subject, run_trial
 def test_a_trial_is_the_training_of_its_configuration(
     subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lazygnn.commands.training.plot_curves", lambda *_: None)
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", lambda *_: None)
     graph, reported = subject.load(), dict[int, float]()
 
     def report(epoch: int, score: float) -> bool:

@@ -6,7 +6,6 @@ The first rank creates the run folder, shows progress and returns the result; th
 import json
 import logging
 import shutil
-import statistics
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any, cast
 import torch
 
 from lazygnn.commands.advice import advise
+from lazygnn.commands.conclusion import conclude
 from lazygnn.commands.restoring import with_absolute_paths
-from lazygnn.commands.result import make_result, peak_memory_mib
+from lazygnn.commands.result import peak_memory_mib
 from lazygnn.commands.sharing import check_values, parts_folder, resolve_for_ranks
 from lazygnn.commands.training import extended, left_unchanged, new_folder, remove_leftovers
 from lazygnn.config import Config, TrainerOptions
@@ -35,9 +35,8 @@ from lazygnn.methods import read_config
 from lazygnn.methods.build import method_options
 from lazygnn.ops import choose_device
 from lazygnn.run.claim import check_unused
-from lazygnn.run.curves import plot_curves
 from lazygnn.run.environment import describe_environment
-from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, HISTORIES, Run
+from lazygnn.run.folder import CHECKPOINTS, CONFIG, HISTORIES, Run
 from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Interrupted
@@ -282,26 +281,6 @@ def _fit(
     if not ranks.is_first:
         return None
     shutil.rmtree(run.path / HISTORIES, ignore_errors=True)
-    run.save_weights(trainer.model.state_dict())
-    log = run.log.read()
-    try:
-        plot_curves({config.method: log}, run.path / CURVES)
-    except Exception as error:
-        # the result is worth more than its picture
-        logger.warning("cannot draw `%s`: %s", run.path / CURVES, error)
-    trained = {
-        "epochs": fit.epochs,
-        "best_epoch": fit.best_epoch,
-        "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
-        "seconds": fit.seconds + fit.eval_seconds,
-        "eval_seconds": fit.eval_seconds,
-        "shares": trainer.model.shares,
-    }
+    further = {"peak_memory_mib": max(memory for _, memory in seen)} | summarize([traffic for traffic, _ in seen])
     task = trainer.model.decide(trainer.graph.task)
-    result = make_result(config, metric, fit.scores, trained=trained, task=task, device=device, path=run.path)
-    result |= {"peak_memory_mib": max(memory for _, memory in seen)}
-    result |= summarize([traffic for traffic, _ in seen])
-    run.save_result(result)
-    if not config.trainer.keep_checkpoint:
-        shutil.rmtree(run.path / CHECKPOINTS, ignore_errors=True)
-    return result
+    return conclude(run, config, trainer.model, task, fit, metric, further=further)

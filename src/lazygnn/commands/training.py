@@ -2,7 +2,6 @@
 
 import logging
 import shutil
-import statistics
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -12,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lazygnn.commands.conclusion import conclude
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
-from lazygnn.commands.result import make_result
 from lazygnn.config import Config, TrainerOptions, check_options
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_launched
@@ -29,15 +28,14 @@ from lazygnn.ops import choose_device
 from lazygnn.partitioning import default_cache
 from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.claim import check_unused, claim_folder
-from lazygnn.run.curves import plot_curves
 from lazygnn.run.environment import describe_environment
-from lazygnn.run.folder import CHECKPOINTS, CONFIG, CURVES, HISTORIES, TENSORBOARD, Run
+from lazygnn.run.folder import CHECKPOINTS, CONFIG, HISTORIES, TENSORBOARD, Run
 from lazygnn.run.inputs import check_inputs, check_parts
 from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Interrupted, Saver
 from lazygnn.run.tensorboard import TensorBoardLog, require_tensorboard
-from lazygnn.run.trend import still_rising
+from lazygnn.task import Task
 from lazygnn.training import EpochReport, FitResult, Trainer, infer
 from lazygnn.training.constancy import describe_constant
 from lazygnn.training.metrics import find_metric
@@ -326,7 +324,9 @@ def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool, curves: boo
     with saver.handling_signals():
         with showing as progress:
             fit = _train(run, config, trainer, saver, progress)
-        result = _conclude(run, config, trainer, fit, metric, curves=curves)
+        task = trainer.model.decide(trainer.graph.task)
+        result = conclude(run, config, trainer.model, task, fit, metric, curves=curves)
+        _warn_of_constant(trainer, task)
     if saver.signum is not None:
         raise Interrupted(saver.signum, run.path, ended=True)
     return result
@@ -362,48 +362,10 @@ def _train(run: Run, config: Config, trainer: Trainer, saver: Saver, progress: E
             return trainer.finish()
 
 
-def _conclude(
-    run: Run, config: Config, trainer: Trainer, fit: FitResult, metric: str, *, curves: bool
-) -> dict[str, Any]:
-    """Writes the weights, the curves and the result, and warns of what looks wrong."""
-    run.save_weights(trainer.model.state_dict())
-    log = run.log.read()
-    if curves:
-        _draw(run, config, log)
-    if (rise := still_rising(log, config.trainer.epochs, metric)) is not None:
-        logger.warning(
-            f"validation was still {'rising' if rise[0] < rise[1] else 'falling'} when training ended: "
-            f"{rise[0]:.4f} after nine tenths of the epochs, {rise[1]:.4f} at the end; "
-            f"train longer, with `--set epochs={2 * config.trainer.epochs}` or more"
-        )
-    task = trainer.model.decide(trainer.graph.task)
-    if (
-        constant := describe_constant(infer(trainer.model, trainer.graph), replace(trainer.graph, task=task))
-    ) is not None:
+def _warn_of_constant(trainer: Trainer, task: Task) -> None:
+    outputs = infer(trainer.model, trainer.graph)
+    if (constant := describe_constant(outputs, replace(trainer.graph, task=task))) is not None:
         logger.warning(constant)
-    trained = {
-        "epochs": fit.epochs,
-        "best_epoch": fit.best_epoch,
-        # not the mean: the first epochs compile and capture
-        "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
-        "seconds": fit.seconds + fit.eval_seconds,
-        "eval_seconds": fit.eval_seconds,
-        "shares": trainer.model.shares,
-    }
-    device = trainer.model.device
-    result = make_result(config, metric, fit.scores, trained=trained, task=task, device=device, path=run.path)
-    run.save_result(result)
-    if not config.trainer.keep_checkpoint:
-        shutil.rmtree(run.path / CHECKPOINTS, ignore_errors=True)
-    return result
-
-
-def _draw(run: Run, config: Config, log: list[dict[str, Any]]) -> None:
-    try:
-        plot_curves({config.method: log}, run.path / CURVES)
-    except Exception as error:
-        # the result is worth more than its picture
-        logger.warning("cannot draw `%s`: %s", run.path / CURVES, error)
 
 
 def new_folder(config: Config, ending: str) -> Path:

@@ -1,0 +1,80 @@
+"""Writes what a training leaves behind: the weights, the curves and the result."""
+
+import logging
+import shutil
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+from lazygnn.commands.result import make_result
+from lazygnn.config import Config
+from lazygnn.model import Model
+from lazygnn.run.curves import plot_curves
+from lazygnn.run.folder import CHECKPOINTS, CURVES, Run
+from lazygnn.run.trend import still_rising
+from lazygnn.task import Task
+from lazygnn.training import FitResult
+
+logger = logging.getLogger(__name__)
+
+
+def conclude(
+    run: Run,
+    config: Config,
+    model: Model,
+    task: Task,
+    fit: FitResult,
+    metric: str,
+    *,
+    curves: bool = True,
+    further: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Writes the weights, the curves and the result, which it returns; warns of validation that was still rising.
+
+    Args:
+        run: Where to write.
+        config: The configuration of the run.
+        model: With its best weights.
+        task: What is predicted, with the threshold of the model.
+        fit: What the training returned.
+        metric: The name of the metric.
+        curves: Whether to draw the curves.
+        further: Fields of the result that replace or follow the usual ones.
+    """
+    run.save_weights(model.state_dict())
+    log = run.log.read()
+    if curves:
+        _draw(run, config, log)
+    _warn_if_still_rising(log, config.trainer.epochs, metric)
+    trained = {
+        "epochs": fit.epochs,
+        "best_epoch": fit.best_epoch,
+        # not the mean: the first epochs compile and capture
+        "seconds_per_epoch": statistics.median([line["seconds"] for line in log] or [0.0]),
+        "seconds": fit.seconds + fit.eval_seconds,
+        "eval_seconds": fit.eval_seconds,
+        "shares": model.shares,
+    }
+    result = make_result(config, metric, fit.scores, trained=trained, task=task, device=model.device, path=run.path)
+    result |= further or {}
+    run.save_result(result)
+    if not config.trainer.keep_checkpoint:
+        shutil.rmtree(run.path / CHECKPOINTS, ignore_errors=True)
+    return result
+
+
+def _draw(run: Run, config: Config, log: list[dict[str, Any]]) -> None:
+    try:
+        plot_curves({config.method: log}, run.path / CURVES)
+    except Exception as error:
+        # the result is worth more than its picture
+        logger.warning("cannot draw `%s`: %s", run.path / CURVES, error)
+
+
+def _warn_if_still_rising(log: list[dict[str, Any]], epochs: int, metric: str) -> None:
+    if (rise := still_rising(log, epochs, metric)) is not None:
+        logger.warning(
+            f"validation was still {'rising' if rise[0] < rise[1] else 'falling'} when training ended: "
+            f"{rise[0]:.4f} after nine tenths of the epochs, {rise[1]:.4f} at the end; "
+            f"train longer, with `--set epochs={2 * epochs}` or more"
+        )

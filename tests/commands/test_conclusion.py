@@ -1,0 +1,68 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lazygnn.commands.conclusion import conclude
+from lazygnn.config import Config
+from lazygnn.graph import Graph
+from lazygnn.methods import build, resolve
+from lazygnn.run.folder import CHECKPOINTS, CURVES, LOG, Run
+from lazygnn.training import FitResult
+
+FIT = FitResult(20, 18, {"train": 0.9, "val": 0.7, "test": 0.6}, seconds=3.0, eval_seconds=1.0)
+
+
+def finish(path: Path, graph: Graph, scores: list[float], *, further: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Concludes a run of 20 epochs with these validation scores, after which it has a checkpoint."""
+    config: Config = resolve("mlp", "block", {"epochs": 20, "keep_checkpoint": False})
+    run = Run.create(path, config)
+    (path / CHECKPOINTS).mkdir()
+    seconds = [9.0] + [0.1] * (len(scores) - 1)
+    lines = [
+        {"epoch": epoch, "loss": 1.0, "seconds": time, "scores": {"val": score}}
+        for epoch, (score, time) in enumerate(zip(scores, seconds, strict=True), 1)
+    ]
+    (path / LOG).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    model = build(config, graph).model
+    result = conclude(run, config, model, graph.task, FIT, "accuracy", further=further)
+    assert run.result() == result
+    assert not (path / CHECKPOINTS).exists()
+    return result
+
+
+def test_the_result_has_the_median_epoch_and_all_seconds(
+    block_graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    drawn: list[Path] = []
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", lambda _, path: drawn.append(path))
+    result = finish(tmp_path / "run", block_graph, [0.7] * 20, further={"peak_memory_mib": 5, "ranks": 2})
+    # the first epoch, which compiles, does not count
+    assert (result["seconds_per_epoch"], result["seconds"], result["eval_seconds"]) == (0.1, 4.0, 1.0)
+    assert (result["epochs"], result["best_epoch"], result["val"], result["test"]) == (20, 18, 0.7, 0.6)
+    assert (result["peak_memory_mib"], result["ranks"]) == (5, 2)
+    assert drawn == [tmp_path / "run" / CURVES]
+    assert not caplog.messages
+
+
+def test_validation_that_still_rises_is_warned_of(
+    block_graph: Graph, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    finish(tmp_path / "run", block_graph, [0.03 * epoch for epoch in range(1, 21)])
+    (line,) = caplog.messages
+    assert line == (
+        "validation was still rising when training ended: 0.5400 after nine tenths of the epochs, 0.6000 at the end; "
+        "train longer, with `--set epochs=40` or more"
+    )
+
+
+def test_a_picture_that_cannot_be_drawn_keeps_the_result(
+    block_graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("lazygnn.commands.conclusion.plot_curves", fail)
+    assert finish(tmp_path / "run", block_graph, [0.7] * 20)["val"] == 0.7
+    assert caplog.messages == [f"cannot draw `{tmp_path / 'run' / CURVES}`: the disk is full"]
