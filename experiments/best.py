@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from experiments.graphs import load
 from experiments.grid import Log, Result, remember, run_most, stored_runs
@@ -11,7 +11,7 @@ from lazygnn.config import Config
 from lazygnn.graph import Graph
 from lazygnn.methods import recipe, recipe_names, resolve
 from lazygnn.run.inputs import fingerprint
-from lazygnn.training.metrics import find_metric
+from lazygnn.training.metrics import find_metric, gain
 
 # graphs of two classes are judged by ROC-AUC
 METRICS = {"minesweeper": "roc-auc", "github_social": "roc-auc"}
@@ -26,6 +26,7 @@ CHANGES: dict[str, tuple[Mapping[str, Any], ...]] = {"gcnii": _GCNII, "gcnii-gas
 # the store of all runs that are set this way, so that no table trains a run of another
 STORE = "depth"
 
+KeyT = TypeVar("KeyT")
 # a method, and what it sets
 Case = tuple[str, Mapping[str, Any]]
 
@@ -122,10 +123,7 @@ def best_runs(
         alone = {"recipe_alone": dataset in recipe_alone, "rule_alone": case in rule_alone}
         return variants(cases[case][0], dataset, **alone)
 
-    graphs = {name: load(name, place.root) for name in datasets}
-    for graph in graphs.values():
-        # refused before any run
-        find_metric(place.also.get("metric", "auto"), graph.task)
+    graphs = load_checked(datasets, place)
     # graphs in their order, the most expensive first, so that the last runs are short
     wanted = [
         (case, dataset, variant, seed)
@@ -134,14 +132,14 @@ def best_runs(
         for variant in ways(case, dataset)
         for seed in range(seeds)
     ]
-    configs = [
-        place.configure(cases[case], dataset, seed, graphs[dataset], variant) for case, dataset, variant, seed in wanted
-    ]
-    lines: dict[tuple[str, str, Variant, int], Result | None] = {}
-    stores = {name: _store(name, graph) for name, graph in graphs.items()}
-    for store in dict.fromkeys(stores.values()):
-        chosen = {key: config for key, config in zip(wanted, configs, strict=True) if stores[key[1]] == store}
-        lines |= zip(chosen, place.run(store, list(chosen.values())), strict=True)
+    lines = run_stored(
+        {
+            (case, dataset, variant, seed): place.configure(cases[case], dataset, seed, graphs[dataset], variant)
+            for case, dataset, variant, seed in wanted
+        },
+        graphs,
+        place,
+    )
     found: dict[tuple[str, str], list[Result] | None] = {}
     for dataset in datasets:
         for case in cases:
@@ -151,9 +149,32 @@ def best_runs(
             complete = {one: run for one, run in complete.items() if len(run) == seeds}
             missing = [one for one in asked if not one.changes and one not in complete]
             found[case, dataset] = (
-                None if missing else max(complete.values(), key=lambda run: sum(line["val"] for line in run))
+                None if missing else max(complete.values(), key=lambda run: sum(map(validation_gain, run)))
             )
     return found
+
+
+def load_checked(datasets: Sequence[str], place: Place) -> dict[str, Graph]:
+    """Loads graphs by name, and refuses a metric that does not fit one of them before any run."""
+    graphs = {name: load(name, place.root) for name in datasets}
+    for graph in graphs.values():
+        find_metric(place.also.get("metric", "auto"), graph.task)
+    return graphs
+
+
+def run_stored(configs: Mapping[KeyT, Config], graphs: Mapping[str, Graph], place: Place) -> dict[KeyT, Result | None]:
+    """Returns the results of configurations by their keys; runs on a file are stored by its contents."""
+    lines: dict[KeyT, Result | None] = {}
+    stores = {name: _store(name, graph) for name, graph in graphs.items()}
+    for store in dict.fromkeys(stores.values()):
+        chosen = {key: config for key, config in configs.items() if stores[config.dataset] == store}
+        lines |= zip(chosen, place.run(store, list(chosen.values())), strict=True)
+    return lines
+
+
+def validation_gain(line: Result) -> float:
+    """Returns the validation score of a run such that higher is better."""
+    return gain(line["metric"], line["val"])
 
 
 def _store(dataset: str, graph: Graph) -> str:

@@ -17,6 +17,7 @@ from experiments import oscillation as oscillation_experiment
 from experiments import partition_memory as partition_memory_experiment
 from experiments import products_shape as products_shape_experiment
 from experiments import ranks as ranks_experiment
+from experiments import rule as rule_experiment
 from experiments import scale_out as scale_out_experiment
 from experiments import spectrum as spectrum_experiment
 from experiments import staleness as staleness_experiment
@@ -38,6 +39,8 @@ app = typer.Typer(
 Root = Annotated[str | None, typer.Option(help="Folder of data files; default: $LAZYGNN_DATA, or `data`.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Workers = Annotated[int, typer.Option(min=1, help="Runs at a time.")]
+Metric = Annotated[str | None, typer.Option(help="Metric of all runs; default: that of the graph.")]
+Stored = Annotated[bool, typer.Option("--stored", help="Train nothing; leave cells of missing runs empty.")]
 Seeds = Annotated[int, typer.Option(min=1, help="Number of seeds: 0, 1, ...")]
 Save = Annotated[bool, typer.Option("--save", help="Write the summary of the table to `docs/tables`.")]
 
@@ -66,21 +69,43 @@ def depth(
             help="A name, or a file of your own, whose runs are stored by its contents; default: those of the docs."
         ),
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="Metric of all runs; default: that of the graph.")] = None,
+    metric: Metric = None,
     root: Root = None,
     device: Device = "auto",
     workers: Workers = 1,
-    stored: Annotated[bool, typer.Option("--stored", help="Train nothing; leave cells of missing runs empty.")] = False,
+    stored: Stored = False,
     save: Save = False,
 ) -> None:
     """Compares the deep model with all others, with one rule for every graph."""
     _check("--case", case or [], list(depth_experiment.CASES))
     datasets = dataset or list(depth_experiment.DATASETS)
     cases = case or depth_experiment.rows_of(datasets)
-    also = {} if metric is None else {"metric": metric}
-    place = Place(root=root, device=device, workers=workers, stored=stored, also=also)
+    place = Place(root=root, device=device, workers=workers, stored=stored, also=_metric(metric))
     name = depth_experiment.table_of(datasets)
     _show(depth_experiment.main(seeds, cases, datasets, place), name, save, order=list(depth_experiment.CASES))
+
+
+@app.command()
+def rule(
+    change: Annotated[
+        list[str], typer.Option(help='What a row sets in place of the rule, such as "lr=0.01 norm=none".')
+    ],
+    case: Annotated[list[str], typer.Option(help="A row of the table that `depth` makes, such as gcn.")],
+    dataset: Annotated[list[str], typer.Option(help="A name, or a file of your own.")],
+    seeds: Seeds = 3,
+    metric: Metric = None,
+    root: Root = None,
+    device: Device = "auto",
+    workers: Workers = 1,
+    stored: Stored = False,
+) -> None:
+    """Compares changes of the rule for defaults by their gain in validation score."""
+    _check("--case", case, list(depth_experiment.CASES))
+    place = Place(root=root, device=device, workers=workers, stored=stored, also=_metric(metric))
+    cases = {name: depth_experiment.CASES[name] for name in case}
+    # a repeated name counts once
+    changes, datasets = list(dict.fromkeys(change)), list(dict.fromkeys(dataset))
+    print(rule_experiment.main(cases, changes, datasets, seeds, place))
 
 
 @app.command()
@@ -226,6 +251,10 @@ def _show(summary: Summary, name: str, save: bool, *, order: Sequence[str] | Non
     print(summary.markdown())
     if save:
         print(f"wrote {summary.save(name)}; `python -m experiments tables --write` updates the docs")
+
+
+def _metric(name: str | None) -> dict[str, str]:
+    return {} if name is None else {"metric": name}
 
 
 def _check(option: str, wanted: list[str], known: list[str]) -> None:

@@ -26,7 +26,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> list[Config]
         for config in wanted:
             by_rule = config.trainer.optimizer == "adamw"
             better = by_rule != (config.method == "gcn")
-            lines.append(RUN | {"val": 0.8 if better else 0.7, "test": 0.5 if by_rule else 0.6})
+            lines.append(RUN | {"metric": "accuracy", "val": 0.8 if better else 0.7, "test": 0.5 if by_rule else 0.6})
         return lines
 
     monkeypatch.setattr(best, "run_most", run)
@@ -61,7 +61,7 @@ def test_stored_runs_alone_leave_other_cells_empty(
         for method, dataset in [("gcn", "cora"), ("mlp", "dblp")]
         for seed in (0, 1)
     ]
-    lines = [RUN | {"key": grid._key(config), "val": 0.5, "test": 0.25} for config in configs]
+    lines = [RUN | {"key": grid._key(config), "metric": "accuracy", "val": 0.5, "test": 0.25} for config in configs]
     (tmp_path / "depth.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     # the recipe of GCN for Cora has not been trained
     assert table() == {"gcn": [None, None], "mlp": [None, 25.0]}
