@@ -6,7 +6,8 @@ from typing import Any
 
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
-from lazygnn.commands.training import new_folder, resume, train
+from lazygnn.commands.run_folders import new_folder
+from lazygnn.commands.training import resume, train
 from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError

@@ -17,8 +17,8 @@ from lazygnn.commands.advice import advise
 from lazygnn.commands.conclusion import conclude
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.result import peak_memory_mib
+from lazygnn.commands.run_folders import extended, left_unchanged, new_folder, remove_leftovers
 from lazygnn.commands.sharing import check_values, parts_folder, resolve_for_ranks
-from lazygnn.commands.training import extended, left_unchanged, new_folder, remove_leftovers
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_restarted

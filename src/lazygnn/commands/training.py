@@ -14,6 +14,7 @@ from torch import Tensor
 from lazygnn.commands.conclusion import conclude
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
+from lazygnn.commands.run_folders import extended, left_unchanged, new_folder, remove_leftovers
 from lazygnn.config import Config, TrainerOptions, check_options
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_launched
@@ -27,7 +28,7 @@ from lazygnn.models import Standardized
 from lazygnn.ops import choose_device
 from lazygnn.partitioning import default_cache
 from lazygnn.run.checkpoint import CheckpointFolder
-from lazygnn.run.claim import check_unused, claim_folder
+from lazygnn.run.claim import check_unused
 from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, HISTORIES, TENSORBOARD, Run
 from lazygnn.run.inputs import check_inputs, check_parts
@@ -197,20 +198,6 @@ def _keeping_best_weights(run: Run, trainer: Trainer) -> Iterator[None]:
         raise
 
 
-def remove_leftovers(run: Run) -> None:
-    """Removes what a crash at the very end of a training has left; its result was written before."""
-    # a folder that cannot be written, or that another process holds, is left as it is
-    with suppress(ConfigError), locked(run.path):
-        if not run.config(read_config).trainer.keep_checkpoint:
-            discard(run.path / CHECKPOINTS)
-
-
-def left_unchanged(run: Run) -> dict[str, Any]:
-    """Returns the result of a run that has ended."""
-    logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", run.path)
-    return run.result() | {"run": str(run.path)}
-
-
 def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Trainer:
     if config.trainer.logger == "tensorboard":
         require_tensorboard()
@@ -269,32 +256,6 @@ def _as_started(run: Run, config: Config) -> Config:
     if chosen is None or getattr(config.model, "partition", None) != "auto":
         return config
     return config.model_copy(update={"model": config.model.model_copy(update={"partition": chosen})})
-
-
-def extended(config: Config, epochs: int, path: Path) -> Config:
-    """Returns a configuration with more epochs; refuses one with which a run could not have started the same way.
-
-    Args:
-        config: The configuration of the run.
-        epochs: The new number of epochs.
-        path: The run folder.
-    """
-    options = config.trainer
-    instead = f"start from its best weights with `lazygnn train --init-from {path}`"
-    if epochs < options.epochs:
-        raise ConfigError(f"`epochs` is {epochs}, but run `{path}` has {options.epochs} already; give more")
-    if options.schedule != "constant":
-        raise ConfigError(
-            f"the learning rate of run `{path}` ends with its {options.epochs} epochs (`schedule` is "
-            f"{options.schedule}), so it cannot go on; {instead}"
-        )
-    if options.epochs % options.eval_every:
-        raise ConfigError(
-            f"run `{path}` was evaluated at its end, after {options.epochs} epochs, where a longer run with "
-            f"`eval_every={options.eval_every}` is not, so it cannot go on; {instead}"
-        )
-    trainer = check_options(type(options), {**options.model_dump(), "epochs": epochs})
-    return config.model_copy(update={"trainer": trainer})
 
 
 def _load_initial(model: Model, weights: dict[str, Tensor]) -> None:
@@ -366,8 +327,3 @@ def _warn_of_constant(trainer: Trainer, task: Task) -> None:
     outputs = infer(trainer.model, trainer.graph)
     if (constant := describe_constant(outputs, replace(trainer.graph, task=task))) is not None:
         logger.warning(constant)
-
-
-def new_folder(config: Config, ending: str) -> Path:
-    """Creates `runs/<dataset>-<method>-<ending>`, with a number if that exists."""
-    return claim_folder(Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{ending}")

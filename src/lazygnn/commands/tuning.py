@@ -11,7 +11,7 @@ from typing import Any
 
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import with_absolute_paths
-from lazygnn.commands.training import new_folder
+from lazygnn.commands.run_folders import new_folder
 from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.files import write_file
 from lazygnn.graph import Graph

@@ -1,0 +1,61 @@
+"""Run folders before and after a training: a new one, one that goes on, and one that is left as it is."""
+
+import logging
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lazygnn.config import Config, check_options
+from lazygnn.errors import ConfigError
+from lazygnn.files import discard
+from lazygnn.methods import read_config
+from lazygnn.run.claim import claim_folder
+from lazygnn.run.folder import CHECKPOINTS, Run
+from lazygnn.run.lock import locked
+
+logger = logging.getLogger(__name__)
+
+
+def new_folder(config: Config, ending: str) -> Path:
+    """Creates `runs/<dataset>-<method>-<ending>`, with a number if that exists."""
+    return claim_folder(Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{ending}")
+
+
+def extended(config: Config, epochs: int, path: Path) -> Config:
+    """Returns a configuration with more epochs; refuses one with which a run could not have started the same way.
+
+    Args:
+        config: The configuration of the run.
+        epochs: The new number of epochs.
+        path: The run folder.
+    """
+    options = config.trainer
+    instead = f"start from its best weights with `lazygnn train --init-from {path}`"
+    if epochs < options.epochs:
+        raise ConfigError(f"`epochs` is {epochs}, but run `{path}` has {options.epochs} already; give more")
+    if options.schedule != "constant":
+        raise ConfigError(
+            f"the learning rate of run `{path}` ends with its {options.epochs} epochs (`schedule` is "
+            f"{options.schedule}), so it cannot go on; {instead}"
+        )
+    if options.epochs % options.eval_every:
+        raise ConfigError(
+            f"run `{path}` was evaluated at its end, after {options.epochs} epochs, where a longer run with "
+            f"`eval_every={options.eval_every}` is not, so it cannot go on; {instead}"
+        )
+    trainer = check_options(type(options), {**options.model_dump(), "epochs": epochs})
+    return config.model_copy(update={"trainer": trainer})
+
+
+def left_unchanged(run: Run) -> dict[str, Any]:
+    """Returns the result of a run that has ended."""
+    logger.warning("run `%s` has ended and is left unchanged; to train again, choose another `--out`", run.path)
+    return run.result() | {"run": str(run.path)}
+
+
+def remove_leftovers(run: Run) -> None:
+    """Removes what a crash at the very end of a training has left; its result was written before."""
+    # a folder that cannot be written, or that another process holds, is left as it is
+    with suppress(ConfigError), locked(run.path):
+        if not run.config(read_config).trainer.keep_checkpoint:
+            discard(run.path / CHECKPOINTS)
