@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from lazygnn import commands
+from lazygnn.commands.prediction import write_predictions
 from lazygnn.config import Config
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.errors import GraphError
@@ -86,3 +87,37 @@ def test_correct_and_smooth_reads_the_training_labels_of_a_new_graph(
         GraphError, match=r"the training labels of graph `new`, .* do not fit a single-label task with 3"
     ):
         predict(**poisoned, y=known + 5 * (known >= 0))
+
+
+@pytest.mark.parametrize(
+    ("y", "names", "message"),
+    [
+        ([0, 4, 2, -1, 1], None, "are single-label with 5 outputs, the run was trained on single-label with 3; give"),
+        ([[0, 1]] * 5, None, "are multi-label with 2 outputs, the run was trained on single-label with 3; give labels"),
+        ([0.5, 1.5, 2.5, 3.5, 4.5], None, "are regression with 1 outputs, the run was trained on single-label with 3"),
+        ([0, 1, 2, 0, 1], ["c", "b", "a"], "has the classes c, b, a, the run was trained on a, b, c; give the same"),
+    ],
+    ids=["more classes", "several labels", "numbers", "another order"],
+)
+@pytest.mark.parametrize("columns", [{"known": True}, {"unlabeled": True}], ids=str)
+def test_labels_of_a_new_graph_that_mean_something_else_are_not_written(
+    tmp_path: Path,
+    block_arrays: Arrays,
+    configure: Configure,
+    y: list[Any],
+    names: list[str] | None,
+    message: str,
+    columns: Arrays,
+) -> None:
+    np.savez(tmp_path / "abc.npz", **block_arrays, class_name=np.array(["a", "b", "c"]))
+    commands.train(configure(tmp_path / "abc.npz"), tmp_path / "run", quiet=True)
+    named: Arrays = {} if names is None else {"class_name": np.array(names)}
+    named |= {f"{split}_mask": np.arange(5) == node for node, split in enumerate(("train", "val", "test"))}
+    edges = np.array([[0, 1], [1, 0]])
+    np.savez(tmp_path / "new.npz", edge_index=edges, x=block_arrays["x"][:5], y=np.array(y), **named)
+    arguments = (tmp_path / "run", tmp_path / "out.csv", tmp_path / "new.npz")
+    with pytest.raises(GraphError, match=message):
+        write_predictions(*arguments, device="cpu", **columns)
+    assert not (tmp_path / "out.csv").exists()
+    # predictions alone do not read them
+    assert write_predictions(*arguments, device="cpu") == 5

@@ -115,10 +115,20 @@ def fitting(graph: Graph, trained_on: Graph) -> Graph:
 
 
 def check_labels(graph: Graph, trained_on: Graph) -> None:
+    """Refuses a graph without labels, and one whose labels mean something else than those of training."""
+    if not has_labels(graph):
+        raise GraphError(f"graph `{graph.name}` has no labels to evaluate with; use `predict`, or give it labels `y`")
+    check_meaning(graph, trained_on)
+
+
+def has_labels(graph: Graph) -> bool:
+    """Returns whether any node of a graph has a label."""
+    return bool(graph.task.labeled(graph.y).any())
+
+
+def check_meaning(graph: Graph, trained_on: Graph) -> None:
     """Refuses a graph whose labels mean something else than those of training."""
     known, task = graph.task, trained_on.task
-    if not bool(known.labeled(graph.y).any()):
-        raise GraphError(f"graph `{graph.name}` has no labels to evaluate with; use `predict`, or give it labels `y`")
     fewer = known.kind == "single-label" and known.num_outputs <= task.num_outputs
     if known.kind != task.kind or not (known.num_outputs == task.num_outputs or fewer):
         raise GraphError(

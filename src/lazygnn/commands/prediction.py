@@ -6,7 +6,7 @@ from pathlib import Path
 from torch import Tensor
 
 from lazygnn.commands.importing import add_rows
-from lazygnn.commands.loading import check_read_labels
+from lazygnn.commands.loading import check_meaning, check_read_labels, has_labels
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.reporting import read_temperature
 from lazygnn.commands.restoring import reload_graph, restore_model
@@ -33,6 +33,7 @@ def predict_run(
     device: str = "auto",
     root: str | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
+    known: bool = False,
     verify: bool = True,
 ) -> tuple[Tensor, Graph, Graph]:
     """Computes the outputs of a run for every node of its own graph, of a new one, or of new rows of its tables.
@@ -46,6 +47,7 @@ def predict_run(
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
         correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
+        known: Whether labels of a new graph are used, so that they must mean the same as those of the run.
         verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
@@ -78,6 +80,8 @@ def predict_run(
     given, graph = graph, replace(graph, task=trained_on.task)
     if correct_and_smooth is not None:
         correct_and_smooth.check(graph)
+    if graph_file is not None and (known or correct_and_smooth is not None) and has_labels(given):
+        check_meaning(given, trained_on)
     chosen = choose_device(device)
     model, placed = restore_model(run, weights, graph, chosen)
     if graph_file is not None:
@@ -137,6 +141,7 @@ def write_predictions(
         device=device,
         root=root,
         correct_and_smooth=correct_and_smooth,
+        known=known or unlabeled,
         verify=verify,
     )
     columns = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
