@@ -6,6 +6,7 @@ and the remedy.
 `N` nodes, `D` input features, `M` edges, `C` outputs.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
@@ -19,9 +20,14 @@ from lazygnn.errors import GraphError, wrong_type
 from lazygnn.ops import Csr, to_tensor
 from lazygnn.task import METRICS, Task
 
+logger = logging.getLogger(__name__)
+
 Array = np.ndarray | Tensor
 # rows that are checked at a time, since a check takes as much memory as its rows
 _BLOCK_ROWS = 65_536
+
+# part of the deviation of targets that rounding to float32 may change
+_MOST_ROUNDED = 0.01
 
 # types that torch stores but does not compare
 _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
@@ -102,12 +108,56 @@ def check_features(x: Array | Csr) -> Tensor | Csr:
         _check_csr(x)
         shape = tuple[int, ...](x.shape)
     else:
-        x = _tensor(x, "x").to(torch.float32)
+        given = _tensor(x, "x")
+        x = given.to(torch.float32)
         shape = tuple(x.shape)
     if len(shape) != 2 or 0 in shape:
         raise GraphError(f"`x` has shape {tuple(shape)}; give one row of features per node, [num_nodes, num_features]")
+    if isinstance(x, Tensor):
+        _check_range(given, x, "x")
     _check_columns(x)
+    if isinstance(x, Tensor) and len(lost := _rounded_to_constants(given, x)):
+        logger.warning(
+            "columns %s of `x` are constant in float32, but not as given: their values are large and differ little; "
+            "subtract an offset, such as the mean",
+            listed(lost),
+        )
     return x
+
+
+def _check_range(given: Tensor, converted: Tensor, field: str) -> None:
+    """Refuses finite values that float32 cannot hold."""
+    if given.dtype != torch.float64:
+        return
+    for before, after in zip(given.split(_BLOCK_ROWS), converted.split(_BLOCK_ROWS), strict=True):
+        beyond = after.isinf() & before.isfinite()
+        if bool(beyond.any()):
+            raise GraphError(f"`{field}` holds {float(before[beyond][0])}, more than float32 can hold; scale it down")
+
+
+def _rounded_to_constants(given: Tensor, converted: Tensor) -> list[int]:
+    """Returns the columns whose values differ as given, but not in float32."""
+    if given.dtype not in (torch.float64, torch.int64, torch.int32):
+        return []
+    constant = _is_constant(converted)
+    columns = constant.nonzero().flatten()
+    return columns[~_is_constant(given, columns)].tolist()
+
+
+def _is_constant(x: Tensor, columns: Tensor | None = None) -> Tensor:
+    """Returns which columns have equal values, [D] bool."""
+    first = x[0] if columns is None else x[0, columns]
+    constant = torch.ones(len(first), dtype=torch.bool)
+    for rows in x.split(_BLOCK_ROWS):
+        if not bool(constant.any()):
+            break
+        constant &= ((rows if columns is None else rows[:, columns]) == first).all(dim=0)
+    return constant
+
+
+def listed(numbers: list[int]) -> str:
+    """Returns the first of some numbers as text."""
+    return ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
 
 
 def _check_csr(x: Csr) -> None:
@@ -127,10 +177,9 @@ def _check_columns(x: Tensor | Csr) -> None:
     columns = x.col[~finite] if isinstance(x, Csr) else (~finite).nonzero()[:, 1]
     wrong = x.value[~finite] if isinstance(x, Csr) else x[~finite]
     found = columns.unique().tolist()
-    shown = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
     raise GraphError(
-        f"`x` holds {float(wrong[0])} in column{'s' if len(found) > 1 else ''} {shown} ({len(wrong)} such values); "
-        "replace or remove non-finite values"
+        f"`x` holds {float(wrong[0])} in column{'s' if len(found) > 1 else ''} {listed(found)} "
+        f"({len(wrong)} such values); replace or remove non-finite values"
     )
 
 
@@ -230,23 +279,45 @@ def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task
                 f"`y` has shape {tuple(target.shape)} and holds {int(wrong[0])}; give one class per node as integers, "
                 f'[{num_nodes}], several labels as 0 and 1, or pass `task="regression"` to predict numbers'
             )
+        if len(wrong) and bool(wrong.isnan().all()):
+            raise GraphError(
+                f"`y` has shape {tuple(target.shape)} and holds 0 and 1, but also NaN; give a row of -1 to each node "
+                'with unknown labels, or pass `task="regression"` to predict numbers'
+            )
         task = "regression" if len(wrong) else "multi-label"
     if task == "single-label":
         return _check_labels(target, num_classes)
-    target = target.to(torch.float32).reshape(num_nodes, -1)
+    given = target.reshape(num_nodes, -1)
+    target = given.to(torch.float32)
     if task == "multi-label":
         if len(wrong := _beyond_labels(target)):
             raise GraphError(f"`y` holds {float(wrong[0])}; a multi-label target is 0, 1, or a row of -1 for unknown")
         return target, Task("multi-label", target.shape[1])
+    _check_range(given, target, "y")
     if bool(target.isinf().any()):
         raise GraphError("`y` holds an infinite value; use NaN for a node without a target")
-    known = target[~target.isnan()]
-    if ambiguous and len(known) and torch.equal(known, known.round()):
+    known = given[~given.isnan()]
+    if ambiguous and len(known) and float(known.abs().max()) < 2**31 and torch.equal(known, known.round()):
         raise GraphError(
             f"`y` holds whole numbers as floats, such as {float(known[0])}; give classes as integers, -1 for unknown, "
             'or pass `task="regression"` to predict them as numbers'
         )
+    for column in given.T:
+        _check_precision(column[~column.isnan()])
     return target, Task("regression", target.shape[1])
+
+
+def _check_precision(known: Tensor) -> None:
+    """Refuses targets whose differences float32 rounds away."""
+    exact = known.double()
+    if len(exact) == 0 or bool((exact == exact[0]).all()):
+        return
+    spread = float(exact.std(correction=0))
+    if float((known.float().double() - exact).abs().max()) > _MOST_ROUNDED * spread:
+        raise GraphError(
+            f"`y` holds numbers around {float(exact.mean()):.6g} that differ by about {spread:.3g}, which float32 "
+            "rounds away; subtract an offset, such as the mean, and add it to the predictions"
+        )
 
 
 def _beyond_labels(target: Tensor) -> Tensor:

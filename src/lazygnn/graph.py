@@ -24,8 +24,10 @@ from lazygnn.checks import (
     check_masks,
     check_targets,
     check_weights,
+    listed,
     naming,
 )
+from lazygnn.checks import logger as checks_logger
 from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.ops import Adjacency, Csr
 from lazygnn.task import Task
@@ -319,12 +321,14 @@ def check_num_nodes(given: int, num_nodes: int) -> None:
 @contextmanager
 def without_warnings() -> Iterator[None]:
     """Silences warnings about a graph, such as one that is loaded again."""
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    levels = {one: one.level for one in (logger, checks_logger)}
+    for one in levels:
+        one.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for one, level in levels.items():
+            one.setLevel(level)
 
 
 def _warn_of_gaps(y: Tensor, num_classes: int) -> None:
@@ -332,10 +336,9 @@ def _warn_of_gaps(y: Tensor, num_classes: int) -> None:
     gaps = (found == 0).nonzero()[:, 0].tolist()
     # a graph without any label has one class by definition
     if gaps and len(gaps) < num_classes:
-        shown = ", ".join(map(str, gaps[:5])) + (", ..." if len(gaps) > 5 else "")
         logger.warning(
-            f"label values have gaps: no node has {shown}, {len(gaps)} of the values from 0 to {num_classes - 1}; "
-            "number the classes without gaps, or give `num_classes` if all of them exist"
+            f"label values have gaps: no node has {listed(gaps)}, {len(gaps)} of the values from 0 to "
+            f"{num_classes - 1}; number the classes without gaps, or give `num_classes` if all of them exist"
         )
 
 
