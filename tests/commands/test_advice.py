@@ -10,6 +10,7 @@ from lazygnn.config import Config
 from lazygnn.data.synthetic import block_graph
 from lazygnn.graph import Graph
 from lazygnn.methods import recipes, resolve
+from lazygnn.task import Task
 
 # six training labels per feature, and 300 of them near all nodes
 SCARCE = block_graph(60, 3, degree=4, in_channels=6, num_classes=3)
@@ -67,6 +68,29 @@ def test_classes_without_training_nodes_are_warned_of(
     told(resolve("lazygnn", "mine", graph=graph), {}, graph)
     assert len(caplog.messages) == (warning is not None)
     assert all(line.startswith(warning.format(graph.name)) for line in caplog.messages if warning is not None)
+
+
+@pytest.mark.parametrize(
+    ("split", "columns", "warnings"),
+    [
+        ("train", [], []),
+        ("test", [0, 1], []),
+        ("train", [1], ["no training node of `{}` has label `b`, so it is not learned; "]),
+        ("val", [1], []),
+        ("val", [0, 1], ["no validation node of `{}` has any label, so that its F1 score is always 0; "]),
+    ],
+    ids=str,
+)
+def test_several_labels_that_nodes_lack_are_warned_of(
+    split: str, columns: list[int], warnings: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    y = torch.ones(len(PLENTY.y), 2)
+    y[:, columns] = torch.where(PLENTY.masks[split][:, None], 0.0, 1.0)
+    graph = replace(PLENTY, y=y, task=Task("multi-label", 2), class_names=("a", "b"))
+    told(resolve("lazygnn", "mine", graph=graph), {}, graph)
+    assert len(caplog.messages) == len(warnings)
+    for line, start in zip(caplog.messages, warnings, strict=True):
+        assert line.startswith(start.format(graph.name))
 
 
 def test_many_classes_without_training_nodes_are_counted(caplog: pytest.LogCaptureFixture) -> None:

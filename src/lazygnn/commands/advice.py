@@ -35,6 +35,8 @@ def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callab
         )
     if graph.task.kind == "single-label":
         _warn_of_classes(graph)
+    elif graph.task.kind == "multi-label":
+        _warn_of_labels(graph)
     if not follows_rule(config.method, config.dataset, graph):
         return
     # ranks have parts that the user need not set, and the rule takes fewer epochs with several batches
@@ -69,6 +71,21 @@ def _warn_of_classes(graph: Graph) -> None:
         logger.warning(
             f"no training node of `{graph.name}` has class {_names(graph, missing)}, but nodes of other splits have; "
             "it is not learned: add training nodes of it"
+        )
+
+
+def _warn_of_labels(graph: Graph) -> None:
+    """Warns of labels that no training node has, and of a validation split without any."""
+    missing = ~(graph.y[graph.masks["train"]] > 0).any(dim=0)
+    if bool(missing.any()):
+        logger.warning(
+            f"no training node of `{graph.name}` has label {_names(graph, missing)}, so it is not learned; "
+            "add training nodes with it"
+        )
+    if "val" in graph.masks and not bool((graph.y[graph.masks["val"]] > 0).any()):
+        logger.warning(
+            f"no validation node of `{graph.name}` has any label, so that its F1 score is always 0; "
+            "add nodes with labels to the `val_mask`"
         )
 
 
