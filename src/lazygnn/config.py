@@ -217,6 +217,10 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
     for name, value in values.items():
         if isinstance(value, int) and abs(value) > _MAX_INTEGER:
             raise ConfigError(f"option `{name}` has {value.bit_length()} bits; give an integer of at most 63")
+        field = model.model_fields.get(name)
+        # it would count as 0 or 1
+        if isinstance(value, bool) and field is not None and not _mentions(field.annotation, bool):
+            raise ConfigError(f"option `{name}` is {_shown(value)}: give {allowed(field)}")
     try:
         return model(**values)
     except ValidationError as error:
@@ -227,6 +231,10 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
         raise ConfigError(
             f"option `{name or model.__name__}` is {_shown(first['input'])}: {', or '.join(messages)}"
         ) from None
+
+
+def _mentions(kind: Any, wanted: type) -> bool:
+    return kind is wanted or any(_mentions(part, wanted) for part in get_args(kind))
 
 
 def _name(location: Sequence[str | int]) -> str:

@@ -44,7 +44,7 @@ def test_sizes_on_products(
         ({"num_nodes": 0}, "`num_nodes` must be at least 1, got 0"),
         ({"channels": -1}, "`channels` must be at least 1, got -1"),
         ({"tier": "tape"}, "unknown tier `tape`; choose one of: device, host, pinned, disk"),
-        ({"tier": "disk"}, "`tier='disk'` needs a `folder` for its files"),
+        ({"tier": "disk"}, "a history on disk needs a `folder` for its files"),
         ({"name": "a/b"}, "`name` must be a plain file name without folders, got `a/b`"),
         ({"halo_inputs": True}, r"`halo_inputs` needs stored inputs, Mix\(beta=0\.5\) stores none; use `Drift\("),
         ({"dtype": torch.int16}, r"`dtype` of a history must be one of torch\.float32, .*, got torch\.int16"),

@@ -136,6 +136,9 @@ def _check(num_nodes: int, channels: int, tier: str, folder: Path | None, name: 
     if tier not in get_args(Tier):
         raise ValueError(f"unknown tier `{tier}`; choose one of: {', '.join(get_args(Tier))}")
     if tier == "disk" and folder is None:
-        raise ConfigError("`tier='disk'` needs a `folder` for its files; give one to `build`, or choose another tier")
+        raise ConfigError(
+            "a history on disk needs a `folder` for its files; give one to `build` or `open_history`, or choose "
+            "another `history` or `tier`"
+        )
     if Path(name).name != name:
         raise ValueError(f"`name` must be a plain file name without folders, got `{name}`")
