@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "files": {"errors"},
     "ops": {"errors"},
-    "task": set(),
+    "task": {"errors"},
     "tunable": set(),
     "version": set(),
     "untrusted": {"errors"},
