@@ -34,7 +34,7 @@ def test_values_of_the_place_override_those_of_a_case() -> None:
 
 def test_a_recipe_can_be_the_only_way_to_set_a_method() -> None:
     rule, authors = Variant(), Variant(use_recipe=True)
-    further = [Variant(changes=(("num_layers", 2),)), Variant(changes=(("norm", "none"),))]
+    further = [Variant(changes=(("num_layers", 2),)), Variant(changes=(("num_layers", 2), ("norm", "batch")))]
     assert variants("gcnii", "cora") == [rule, authors, *further]
     assert variants("gcnii", "cora", recipe_alone=True) == [authors]
     assert variants("gcnii", "minesweeper", recipe_alone=True) == [rule, *further]
@@ -46,7 +46,9 @@ def test_a_variant_changes_what_the_rule_sets() -> None:
     place = Place(device="cpu")
     found = [place.configure(("gcnii", {}), "mine", 0, plentiful, one) for one in variants("gcnii", "mine")]
     norms = [(config.model.num_layers, config.model.norm) for config in found]  # type: ignore[attr-defined]
-    assert norms == [(8, "batch"), (2, "batch"), (8, "none")]
+    assert norms == [(8, "none"), (2, "none"), (2, "batch")]
+    found = [place.configure(("gcn", {}), "mine", 0, plentiful, one) for one in variants("gcn", "mine")]
+    assert [config.model.norm for config in found] == ["batch", "layer"]  # type: ignore[attr-defined]
 
 
 def test_runs_on_a_file_are_stored_by_its_contents(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> None:

@@ -41,7 +41,7 @@ def test_a_cell_is_that_of_rule_or_recipe_whichever_validates_better(trained: li
     # minesweeper has no recipe, so the rule counts
     assert means == {"lazygnn-deep": [50.0, 50.0], "gcn": [60.0, 50.0], "appnp": [50.0, 50.0]}
     assert [row.bold for row in summary.rows] == [True, False, False]
-    assert len(trained) == 2 * (1 + 2 + 2 + 3)
+    assert len(trained) == 2 * ((1 + 3 + 2) + (1 + 2 + 1))
     assert {config.trainer.metric for config in trained if config.dataset == "minesweeper"} == {"roc-auc"}
 
 
@@ -67,16 +67,16 @@ def test_stored_runs_alone_leave_other_cells_empty(
     assert table() == {"gcn": [None, None], "mlp": [None, 25.0]}
 
 
-def test_gcnii_may_be_shallow_or_without_a_norm_where_that_validates_better(trained: list[Config]) -> None:
+def test_gcnii_may_be_shallow_where_that_validates_better(trained: list[Config]) -> None:
     depth.main(1, ["gcnii", "gcn"], ["cora", "dblp"], Place(device="cpu", workers=2))
     found = [
-        (config.dataset, config.model.num_layers)  # type: ignore[attr-defined]
+        (config.dataset, config.model.num_layers, config.model.norm)  # type: ignore[attr-defined]
         for config in trained
         if config.method == "gcnii"
     ]
-    # by the rule, by the recipe for Cora, with two layers, and without a norm
-    assert [dataset for dataset, _ in found] == ["cora"] * 4 + ["dblp"] * 3
-    assert found[-3:] == [("dblp", 8), ("dblp", 2), ("dblp", 8)]
+    # by the rule, by the recipe for Cora, with two layers, and with two and batch norm
+    assert [dataset for dataset, _, _ in found] == ["cora"] * 4 + ["dblp"] * 3
+    assert found[-3:] == [("dblp", 8, "none"), ("dblp", 2, "none"), ("dblp", 2, "batch")]
 
 
 def test_one_row_takes_no_recipe(trained: list[Config]) -> None:

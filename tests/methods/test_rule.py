@@ -75,11 +75,45 @@ def test_more_batches_take_fewer_epochs_and_a_shorter_warmup() -> None:
 
 def test_batches_of_the_deep_model_take_smaller_updates_and_more_of_them() -> None:
     one, sixteen = (values_of("lazygnn-deep", PLENTIFUL, num_parts=parts) for parts in (1, 16))
-    assert (one["epochs"], one["lr"]) == (600, 0.003)
-    assert (sixteen["epochs"], sixteen["lr"]) == (300, 0.0015)
+    assert (one["epochs"], one["lr"]) == (600, 0.006)
+    assert (sixteen["epochs"], sixteen["lr"]) == (300, 0.003)
     # in both cases, updates times learning rate grow with the root of the batches
     other = values_of("lazygnn", PLENTIFUL, num_parts=16)
-    assert (other["epochs"], other["lr"]) == (150, 0.003)
+    assert (other["epochs"], other["lr"]) == (150, 0.01)
+
+
+@pytest.mark.parametrize("method", RULED)
+def test_the_learning_rate_is_larger_where_labels_are_plentiful_and_grows_evenly(method: str) -> None:
+    rates = [values_of(method, Facts(100_000, number, 1_000))["lr"] for number in range(10_000, 1_000_000, 10_000)]
+    assert rates == sorted(rates)
+    assert max(after / before for before, after in pairwise(rates)) < 1.8
+    if method != "sgc":  # a linear layer, which learns slowly
+        assert (rates[0], rates[-1]) == (0.003, METHODS[method].lr)
+
+
+@pytest.mark.parametrize(
+    ("num_train", "in_channels", "many"), [(10_000, 10, True), (9_999, 10, False), (10_000, 500, False)]
+)
+def test_labels_are_many_only_if_they_are_plentiful(num_train: int, in_channels: int, many: bool) -> None:
+    assert Facts(20_000, num_train, in_channels).many == many
+
+
+@pytest.mark.parametrize(
+    ("method", "dropout"),
+    [("gcn", 0.3), ("gcnii", 0.3), ("appnp", 0.3), ("lazygnn-deep", 0.5), ("graphsage", 0.5), ("sign", 0.5)],
+)
+def test_less_is_dropped_where_labels_are_many_unless_views_stand_side_by_side(method: str, dropout: float) -> None:
+    assert values_of(method, PLENTIFUL)["dropout"] == dropout
+    for facts in (SCARCE, replace(PLENTIFUL, num_train=5_000)):
+        assert values_of(method, facts)["dropout"] == 0.5
+
+
+def test_gcnii_takes_batch_norm_only_where_labels_are_many() -> None:
+    norms = {
+        facts: values_of("gcnii", facts)["norm"] for facts in (SCARCE, replace(PLENTIFUL, num_train=5_000), PLENTIFUL)
+    }
+    assert list(norms.values()) == ["none", "none", "batch"]
+    assert values_of("gcn", replace(PLENTIFUL, num_train=5_000))["norm"] == "batch"
 
 
 def test_a_short_run_rises_for_a_tenth_of_it_and_patience_is_evaluated_often_enough() -> None:
@@ -94,6 +128,8 @@ def test_a_large_graph_is_sampled_and_a_small_one_is_not() -> None:
     assert values_of("graphsage", PLENTIFUL)["num_neighbors"] == [-1, -1, -1]
     assert values_of("graphsage", SCARCE)["num_neighbors"] == [-1, -1]
     assert values_of("graphsage", LARGE)["batch_size"] == 8192
+    # many small updates
+    assert values_of("graphsage", LARGE)["lr"] == 0.003
 
 
 def test_a_graph_gives_the_defaults_where_there_is_no_recipe(

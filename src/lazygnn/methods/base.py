@@ -19,6 +19,8 @@ from lazygnn.tunable import Choices
 
 # nodes that an estimate looks at
 _SAMPLE = 10_000
+# labels from which a wide model does not overfit where they are plentiful beside the features
+_MANY = 10_000
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,11 @@ class Facts:
     def plentiful(self) -> bool:
         """Returns whether labels are plentiful beside the features: models get a further layer and a norm."""
         return self.scarcity < 0.5
+
+    @property
+    def many(self) -> bool:
+        """Returns whether labels are plentiful beside the features, and many: wide models underfit."""
+        return self.plentiful and self.num_train >= _MANY
 
     @property
     def norm(self) -> str:
@@ -166,6 +173,7 @@ class Method(Generic[OptionsT]):
         adapt: Returns the values of its own that follow from the facts of a graph, beside those of `rule`; `None` for
             a method without a rule.
         link: Connects the model and the loader of a training, for draws that depend on the model.
+        lr: The learning rate that `rule` sets where labels are plentiful beside the features.
         lr_power: With several batches in an epoch, `rule` divides the learning rate by their number to this power, and
             the epochs by their number to the rest of 1/2.
     """
@@ -178,4 +186,5 @@ class Method(Generic[OptionsT]):
     prepare: Callable[[OptionsT, Graph], Graph] = _unchanged
     adapt: Callable[[Facts], dict[str, Any]] | None = None
     link: Callable[[Model, Loader], None] = _unlinked
+    lr: float = 0.01
     lr_power: float = 0.0

@@ -31,11 +31,12 @@ def make_loader(options: SAGEOptions, cut: Cut, place: Place) -> Loader:  # noqa
 def adapt(facts: Facts) -> dict[str, Any]:
     """Adds a layer and batch normalization where labels are plentiful; samples neighbors of a large graph alone."""
     depth = 3 if facts.plentiful else 2
+    shared = {"norm": facts.norm, "dropout": 0.5}
     if facts.num_nodes <= _WHOLE:
-        return {"num_neighbors": [-1] * depth, "norm": facts.norm}
+        return shared | {"num_neighbors": [-1] * depth}
     # a batch at a time updates the weights far more often than a pass over the whole graph
-    often = {"batch_size": 8192, "epochs": 30, "warmup_epochs": 1, "eval_every": 1}
-    return {"num_neighbors": [5, 10, 15][-depth:], "norm": facts.norm, **often}
+    often = {"batch_size": 8192, "epochs": 30, "warmup_epochs": 1, "eval_every": 1, "lr": 0.003}
+    return shared | often | {"num_neighbors": [5, 10, 15][-depth:]}
 
 
 METHOD = Method(

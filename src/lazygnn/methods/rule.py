@@ -4,15 +4,17 @@ A model with many features and few labels memorizes its training nodes, whatever
 number of labels per feature, so `Facts.scarcity` decides:
 
 - Scarce labels: half of the input entries are dropped, and the model is shallow.
-- Plentiful labels: no input is dropped, the model is deeper, and it trains twice as long. `lazygnn-deep` also reads
-  labels as input if most of the other nodes have a labeled neighbor (`Facts.near_labels`).
+- Plentiful labels: no input is dropped, the model is deeper, and it trains twice as long with a larger learning rate.
+  `lazygnn-deep` also reads labels as input if most of the other nodes have a labeled neighbor (`Facts.near_labels`).
+- Plentiful labels that are also many: models underfit, so that less is dropped between their layers. Methods that read
+  several views of a node side by side, which could overfit, drop half as elsewhere (`adapt`).
 
 Where a node has several labels, validation also chooses the probability from which a label is predicted. `adapt` of a
 method may look at the numbers of nodes and labels, too.
 
-Everything else is the same for every graph: 256 channels, dropout 0.5, AdamW with a learning rate that rises for 20
-epochs and then falls to zero along a cosine. Without the rise, deep models stay behind on graphs where structure
-matters more than features. Values were chosen on 13 graphs, some with test scores in view: docs/concepts/depth.md.
+Everything else is the same for every graph: 256 channels, AdamW, and a learning rate that rises for 20 epochs and then
+falls to zero along a cosine. Without the rise, deep models stay behind on graphs where structure matters more than
+features. Values were chosen on 13 graphs, some with test scores in view: docs/concepts/depth.md.
 """
 
 import math
@@ -24,7 +26,8 @@ from lazygnn.loader.saint import nodes_per_sample
 from lazygnn.methods.base import Facts, Method, MethodOptions
 
 _EPOCHS = 300
-_LR = 0.003
+# where labels are scarce; a larger one overfits earlier, and where they are plentiful a smaller one underfits
+_SCARCE_LR = 0.003
 _WARMUP = 20
 # evaluations of a run: more of them find a better epoch, and take longer
 _EVALUATIONS = 50
@@ -50,17 +53,18 @@ def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> d
     # each batch updates the weights; noise between batches costs some of what the updates gain, so that updates times
     # learning rate grow with the root of the batches only
     epochs = 10 * round(_EPOCHS * (2 - facts.scarcity) / batches ** (0.5 - method.lr_power) / 10)
+    lr = float(f"{_SCARCE_LR * (method.lr / _SCARCE_LR) ** (1 - facts.scarcity):.1g}")
     taken, patience = _whole(values, "epochs", epochs), _whole(values, "patience", 2 * epochs)
     general = {
         "epochs": epochs,
-        "lr": float(f"{_LR / batches**method.lr_power:.2g}"),
+        "lr": float(f"{lr / batches**method.lr_power:.2g}"),
         "optimizer": "adamw",
         "weight_decay": 1e-4,
         "schedule": "cosine",
         "warmup_epochs": min(math.ceil(_WARMUP / batches), taken // 10),
         "eval_every": max(1, min(taken // _EVALUATIONS, patience // 2)),
         "hidden_channels": 256,
-        "dropout": 0.5,
+        "dropout": 0.3 if facts.many else 0.5,
         "input_dropout": round(facts.scarcity / 2, 1),
     }
     if facts.several_labels:
