@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazygnn.data import synthetic
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import METHODS, Built, Place, build, build_model, find_method, method_options, resolve
@@ -28,6 +29,13 @@ def test_every_method_that_learns_takes_a_step(
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in built.model.parameters())
     assert any(bool(p.grad.abs().sum() > 0) for p in built.model.parameters() if p.grad is not None)
     assert built.model.infer(built.graph).shape == (60, 3)
+
+
+@pytest.mark.parametrize("method", LEARNING)
+def test_every_method_refuses_features_of_another_width(make: Make, block_graph: Graph, method: str) -> None:
+    other = synthetic.block_graph(60, 3, degree=4, in_channels=block_graph.in_channels + 1, num_classes=3)
+    with pytest.raises(ConfigError, match=r"the input has \d+ columns, and the layer was built for \d+; give"):
+        make(method).model.infer(other)
 
 
 @pytest.mark.parametrize("method", LEARNING)

@@ -298,6 +298,23 @@ def test_what_is_not_a_propagation_is_named(far: Any) -> None:
         LazyBlock(H, far)
 
 
+@pytest.mark.parametrize(
+    ("h", "said"),
+    [
+        (random_rows(N, H + 1, 1), "6 columns, and the layer was built for 5"),
+        (random_rows(N - 1, H, 1), "59 rows, and the graph has 60 nodes"),
+        ([[0.0] * H] * N, "of type list; give a tensor"),
+    ],
+    ids=["columns", "rows", "type"],
+)
+def test_an_input_that_does_not_fit_is_refused(graph: Graph, h: Any, said: str) -> None:
+    block, batch = make(bank(), norm="none").eval(), Batch.full(graph, 2)
+    with pytest.raises(ConfigError, match=said):
+        block(h, batch)
+    with pytest.raises(ConfigError, match=said):
+        block.infer(h, graph.adj)
+
+
 def test_the_stored_solution_farthest_from_the_exact_one_is_diagnosed(graph: Graph) -> None:
     views, x = bank(), random_rows(N, K, 1)
     for factor, alpha, view in zip((1.0, 1.5, 1.25), BANK, views, strict=True):

@@ -16,9 +16,10 @@ from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.history import History, StoredHistory, on_disk, open_history
 from lazygnn.inference import by_columns, by_rows, evaluating
-from lazygnn.models.layers import Linear, NormKind, gelu_dropout, make_norm
+from lazygnn.models.layers import Linear, NormKind, check_columns, gelu_dropout, make_norm
 from lazygnn.ops import Adjacency, spmm
 from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation
+from lazygnn.propagation.base import check_rows
 
 Far = LazyPropagation | ExactPropagation
 
@@ -92,6 +93,7 @@ class LazyBlock(nn.Module):
 
     def forward(self, h: Tensor, batch: Batch) -> Tensor:
         """Computes the targets of a batch, [T, H] -> [T, H]; exact in evaluation mode, which needs a full batch."""
+        check_columns(h, len(self.last.weight))
         u = self.norm(h)
         v = self._view(u)
         first, *others = cast(list[Far], list(self.far))
@@ -107,6 +109,8 @@ class LazyBlock(nn.Module):
             adj: The matrix, on the compute device.
             scratch: Folder for the views of all nodes, if these do not fit in memory.
         """
+        check_columns(h, len(self.last.weight))
+        check_rows(h, adj)
         device = adj.device
 
         def copy(function: Callable[[Tensor], Tensor], x: Tensor, name: str) -> Tensor:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lazygnn.inference import by_columns, by_rows
+from lazygnn.models.layers import check_columns
 from lazygnn.models.parameters import glorot
 from lazygnn.models.stack import Layer, Stack
 from lazygnn.ops import Adjacency, Csr, aggregate, spmm
@@ -31,6 +32,7 @@ class GCNLayer(Layer):
 
     def transform(self, x: Tensor | Csr) -> Tensor:
         """Returns `x W`; sparse rows are never made dense."""
+        check_columns(x, len(self.weight))
         return aggregate(x, self.weight) if isinstance(x, Csr) else x @ self.weight
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from lazygnn.errors import ConfigError
+from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.models.parameters import glorot, parameters_by_layer
 from lazygnn.ops import Csr, activations, aggregate, dropout_
 
@@ -92,6 +92,7 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor | Csr) -> Tensor:
         """Returns `x W + b`; sparse rows are never made dense."""
+        check_columns(x, len(self.weight))
         if isinstance(x, Csr):
             out = aggregate(x, autocasted(self.weight))
             return out if self.bias is None else out + autocasted(self.bias)
@@ -198,6 +199,17 @@ def drop(x: Tensor | Csr, p: float, training: bool) -> Tensor | Csr:
     if isinstance(x, Csr):
         return x.with_value(dropout(x.value, p, training)) if training and p > 0 else x
     return dropout(x, p, training)
+
+
+def check_columns(x: Tensor | Csr, channels: int) -> None:
+    """Refuses an input of another width than a layer was built for."""
+    if not isinstance(x, Tensor | Csr):
+        raise ConfigError(wrong_type("x", x, "give a tensor"))
+    if x.shape[-1] != channels:
+        raise ConfigError(
+            f"the input has {x.shape[-1]} columns, and the layer was built for {channels}; give the features that the "
+            f"model was built for, or build it with {x.shape[-1]} channels"
+        )
 
 
 def make_norm(norm: NormKind, channels: int) -> nn.Module:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lazygnn import ops
 from lazygnn.batch import Batch, check_batch
+from lazygnn.errors import ConfigError
 from lazygnn.fixed_point import check_alpha, check_sign, solve
 from lazygnn.inference import by_columns
 from lazygnn.ops import Adjacency
@@ -97,6 +98,7 @@ class Diffusion(Propagation):
 
     def infer(self, x_in: Tensor, adj: Adjacency, *, in_place: bool = False) -> Tensor:
         """Takes `eval_layers` exact steps from `x_in`, or solves for the fixed point where that is `None`."""
+        check_rows(x_in, adj)
         if self.eval_layers is not None:
             steps = [adj] * self.eval_layers
             return by_columns(
@@ -126,6 +128,14 @@ class Diffusion(Propagation):
         return stored[0]
 
 
+def check_rows(x: Tensor, adj: Adjacency) -> None:
+    """Refuses an input of other nodes than those of a graph."""
+    if len(x) != adj.num_rows:
+        raise ConfigError(
+            f"the input has {len(x)} rows, and the graph has {adj.num_rows} nodes; give one row a node, in order"
+        )
+
+
 def solves(model: nn.Module) -> bool:
     """Returns whether inference solves for a fixed point, which can be estimated."""
     return any(isinstance(each, Diffusion) and each.eval_layers is None for each in model.modules())
@@ -147,5 +157,6 @@ def estimating(model: nn.Module) -> Iterator[None]:
 def exact_views(propagation: Propagation, x_in: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """Returns `A x_in` and the propagated rows of all nodes for prediction, [N, C] each."""
     adj = whole_matrix(batch)
+    check_rows(x_in, adj)
     near = by_columns(partial(ops.spmm, adj), x_in, adj.device, num_rows=adj.num_cols)
     return near, propagation.infer(x_in, adj)
