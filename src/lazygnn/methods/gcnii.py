@@ -48,7 +48,7 @@ def make_model(options: GCNIIOptions, graph: Graph, place: Place) -> Model:  # n
 def adapt(facts: Facts) -> dict[str, Any]:
     """Takes eight layers, with batch normalization where labels are plentiful and many.
 
-    With fewer labels, eight layers with batch normalization learn in training and fail in evaluation.
+    With fewer labels, eight layers with batch normalization may learn in training and fail in evaluation.
     """
     return {"num_layers": 8, "norm": "batch" if facts.many else "none"}
 

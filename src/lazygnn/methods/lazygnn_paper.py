@@ -30,4 +30,6 @@ METHOD = Method(
     make_model,
     make_loader,
     adapt=adapt,
+    # momentum oscillates at a larger one
+    lr=0.003,
 )
