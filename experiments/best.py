@@ -19,7 +19,7 @@ METRICS = {"minesweeper": "roc-auc", "github_social": "roc-auc"}
 PLANETOID = ("cora", "citeseer", "pubmed")
 # parts where a recipe has none: four batches an epoch
 PARTS: dict[str, Any] = {"num_parts": 40, "parts_per_batch": 10}
-# eight layers are too many where neighbors disagree, and there two are better with batch norm
+# eight layers are too many where neighbors disagree, and there two may be better with batch norm
 _GCNII: tuple[Mapping[str, Any], ...] = ({"num_layers": 2}, {"num_layers": 2, "norm": "batch"})
 # further ways to set a method: changes of what the rule sets
 CHANGES: dict[str, tuple[Mapping[str, Any], ...]] = {
