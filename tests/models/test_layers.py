@@ -1,5 +1,6 @@
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from lazygnn.errors import ConfigError
 from lazygnn.models import layers
 from lazygnn.models.layers import (
     MLP,
@@ -343,6 +345,12 @@ def test_a_hidden_layer_saves_two_activations_for_backward() -> None:
 def test_norms_return_the_dtype_of_their_input(norm: NormKind) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert make_norm(norm, 4)(torch.randn(6, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "Batch", None])
+def test_an_unknown_norm_is_refused(norm: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"`norm` is {norm!r}; choose one of: batch, layer, none"):
+        make_norm(norm, 4)
 
 
 def test_statistics_of_targets_are_float32_under_autocast() -> None:

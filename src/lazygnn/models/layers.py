@@ -1,7 +1,7 @@
 """The MLP that transforms dense and sparse features, and the norms and dropout that all models share."""
 
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -214,6 +214,8 @@ def check_columns(x: Tensor | Csr, channels: int) -> None:
 
 def make_norm(norm: NormKind, channels: int) -> nn.Module:
     """Makes a normalization by name."""
+    if norm not in get_args(NormKind):
+        raise ConfigError(f"`norm` is {norm!r}; choose one of: {', '.join(get_args(NormKind))}")
     if norm == "batch":
         return TargetBatchNorm(channels)
     return TypedLayerNorm(channels) if norm == "layer" else nn.Identity()
