@@ -108,6 +108,13 @@ def test_large_numbers_are_learned_as_quickly_as_small_ones() -> None:
     assert found[2] < 0
 
 
+def test_the_shares_of_a_mixture_are_those_of_the_model() -> None:
+    built = build(resolve("lazygnn-deep", "numbers", {"epochs": 1, "hidden_channels": 4}), numbers_graph())
+    assert isinstance(built.model, Standardized)
+    assert built.model.shares == built.model.model.shares
+    assert sum(built.model.shares.values()) == pytest.approx(1)
+
+
 @pytest.mark.parametrize(("method", "wanted", "wraps"), [("mlp", True, True), ("mlp", False, False)])
 def test_the_option_decides(method: str, wanted: bool, wraps: bool) -> None:
     config = resolve(method, "numbers", {"epochs": 1, "standardize_targets": wanted})

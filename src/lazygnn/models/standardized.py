@@ -69,6 +69,11 @@ class Standardized(Model):
         """Returns whether the model reads the labels of training nodes."""
         return self.model.reads_labels
 
+    @property
+    def shares(self) -> dict[str, float]:
+        """Returns the weights of the models that the outputs are an average of."""
+        return self.model.shares
+
     def embed(self, graph: Graph) -> Tensor:
         """Returns the values of every node that the last layer reads, [N, H]."""
         return self.model.embed(self._scaled_graph(graph))
