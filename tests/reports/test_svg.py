@@ -40,7 +40,9 @@ def test_several_lines_have_a_legend_and_colors() -> None:
     assert [one.attrib["class"] for one in figure.iter("polyline")] == ["line c0", "line c1"]
 
 
-@pytest.mark.parametrize("values", [[5.0, 5.0], [0.0, 0.0], [1e-12, 2e-12], [-1e9, 1e9], [1e30, 2e30]])
+@pytest.mark.parametrize(
+    "values", [[5.0, 5.0], [0.0, 0.0], [1e-12, 2e-12], [1e-30, 2e-30], [1e-15, 1.0], [-1e9, 1e9], [1e30, 2e30]]
+)
 def test_ticks_surround_any_values(values: list[float]) -> None:
     figure = drawn(line_figure([Line("a", [1, 2], values)], title="T", x_label="x", y_label="y"))
     (line,) = points(figure)

@@ -87,7 +87,7 @@ class _Axis:
         power = 10.0 ** math.floor(math.log10(rough))
         step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
         first, last = math.floor(low / step), math.ceil(high / step)
-        ticks = tuple(round(index * step, 12) for index in range(first, last + 1))
+        ticks = tuple(float(f"{index * step:.12g}") for index in range(first, last + 1))
         return _Axis(ticks[0], ticks[-1], ticks)
 
 
