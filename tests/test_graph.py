@@ -349,6 +349,9 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
         ),
         ({"y": LABELS, "num_classes": 0}, r"`num_classes` is 0; give at least 1"),
         ({"y": LABELS, "class_names": ("a",)}, r"`class_names` has 1 names for 2 classes; give one name per class"),
+        ({"y": LABELS, "class_names": "ab"}, r"`class_names` is 'ab', of type str; give one name per class"),
+        ({"y": LABELS, "class_names": ("a", 2)}, r"`class_names\[1\]` is 2, of type int; give a text"),
+        ({"y": LABELS, "class_names": ("a", "a")}, r"`class_names` holds 'a' more than once; give every class a diff"),
         # masks
         (
             {"y": LABELS, "train_mask": LABELS},

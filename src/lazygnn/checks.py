@@ -7,7 +7,7 @@ and the remedy.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
@@ -341,6 +341,22 @@ def _check_labels(target: Tensor, num_classes: int | None) -> tuple[Tensor, Task
         wrong = found - 1 if found > classes else int(target.min())
         raise GraphError(f"`y` holds label {wrong}; labels go from 0 to {classes - 1}, and -1 means unknown")
     return target, Task("single-label", classes)
+
+
+def check_class_names(names: Sequence[str], num_outputs: int) -> tuple[str, ...]:
+    """Returns names of classes, which are distinct texts."""
+    if isinstance(names, str) or not isinstance(names, Sequence | np.ndarray):
+        raise GraphError(wrong_type("class_names", names, "give one name per class"))
+    if len(names) != num_outputs:
+        raise GraphError(f"`class_names` has {len(names)} names for {num_outputs} classes; give one name per class")
+    found: dict[str, None] = {}
+    for index, name in enumerate(names):
+        if not isinstance(name, str):
+            raise GraphError(wrong_type(f"class_names[{index}]", name, "give a text"))
+        if name in found:
+            raise GraphError(f"`class_names` holds {str(name)!r} more than once; give every class a different name")
+        found[str(name)] = None
+    return tuple(found)
 
 
 def check_masks(masks: dict[str, Any], y: Tensor, task: Task) -> dict[str, Tensor]:

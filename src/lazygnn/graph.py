@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from lazygnn.adjacency import normalized_adjacency
 from lazygnn.checks import (
     Array,
+    check_class_names,
     check_edges,
     check_features,
     check_ids,
@@ -78,7 +79,8 @@ class Graph:
         Args:
             edges: Integers, [2, M]. One-way edges are made undirected, which is logged at the level INFO. Repeated
                 edges count once, with the largest of their weights. An array [2, 2] is two rows, too.
-            x: Features, [N, D], dense or sparse; stored as float32. Call `to(torch.float64)` for double precision.
+            x: Features, [N, D], dense or sparse; stored as float32. Call `to(torch.float64)` for products in double
+                precision; training has single precision.
             y: Labels, [N] integers with -1 for unknown; [N, C] of 0 and 1 for several labels; floats for regression.
                 Floats that are all whole numbers need `task="regression"`, and so do integers [N, C] beyond 0 and 1.
             train_mask: Training nodes, [N] bool. The three masks must not overlap.
@@ -115,12 +117,8 @@ class Graph:
             _warn_of_gaps(target, checked_task.num_outputs)
         given = zip(SPLITS, (train_mask, val_mask, test_mask), strict=True)
         masks = check_masks({split: mask for split, mask in given if mask is not None}, target, checked_task)
-        if class_names is not None and len(class_names) != checked_task.num_outputs:
-            raise GraphError(
-                f"`class_names` has {len(class_names)} names for {checked_task.num_outputs} classes; "
-                "give one name per class"
-            )
-        return Graph(features, target, adj, degree, checked_task, masks, ids, class_names, name)
+        names = None if class_names is None else check_class_names(class_names, checked_task.num_outputs)
+        return Graph(features, target, adj, degree, checked_task, masks, ids, names, name)
 
     @staticmethod
     def from_data(data: Any, *, task: str = "auto", name: str = "graph") -> "Graph":
