@@ -84,6 +84,55 @@ def test_the_plain_file_says_what_it_needs(dataset: Path, tmp_path: Path, config
         assert (done.returncode, done.stderr) == (1, message)
 
 
+@pytest.mark.parametrize("texts", [False, True], ids=["integers", "texts"])
+def test_the_program_reads_edges_between_ids(
+    dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure, texts: bool
+) -> None:
+    commands.train(configure(dataset, "gcn", lr=0.05), tmp_path / "run", quiet=True)
+    export_run(tmp_path / "run", tmp_path / "out")
+    ids = np.random.default_rng(0).permutation(60)
+    ids = np.array([f"node {number}" for number in ids]) if texts else ids
+    named = block_arrays | {"node_ids": ids, "edge_index": ids[block_arrays["edge_index"]]}
+    np.savez(tmp_path / "named.npz", **named)
+    call = [sys.executable, "out/model.py", "named.npz", "predictions.npy"]
+    subprocess.run(call, cwd=tmp_path, check=True)
+    expected, _, _ = commands.predict_run(tmp_path / "run", device="cpu")
+    np.testing.assert_allclose(np.load(tmp_path / "predictions.npy"), expected.softmax(dim=1), rtol=1e-5, atol=1e-5)
+    again, _, _ = commands.predict_run(tmp_path / "run", tmp_path / "named.npz", device="cpu")
+    torch.testing.assert_close(again, expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"edge_index": np.array([[0], [60]])}, "names node 60, which is not in 0 to 59; remove the edge"),
+        ({"edge_index": np.array([[0], [-1]])}, "names node -1, which is not in 0 to 59; remove the edge"),
+        (
+            {"edge_index": np.array([[1], [0]]), "node_ids": np.arange(1, 61)},
+            "node 0, which is not in `node_ids`",
+        ),
+        ({"edge_index": np.array([["a"], ["b"]])}, "holds texts; add `node_ids`, or give positions of nodes"),
+    ],
+    ids=["too large", "negative", "unknown", "texts"],
+)
+def test_the_program_refuses_edges_of_unknown_nodes(
+    dataset: Path,
+    tmp_path: Path,
+    block_arrays: dict[str, Any],
+    configure: Configure,
+    change: dict[str, Any],
+    said: str,
+) -> None:
+    commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
+    export_run(tmp_path / "run", tmp_path / "out")
+    np.savez(tmp_path / "wrong.npz", **block_arrays | change)
+    call = [sys.executable, "out/model.py", "wrong.npz", "predictions.npy"]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: `wrong.npz`: `edge_index` ")
+    assert said in done.stderr
+
+
 def test_every_model_of_a_mixture_is_exported(
     dataset: Path, tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
 ) -> None:

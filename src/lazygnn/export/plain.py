@@ -11,9 +11,9 @@ If `reads_labels` is true in `model.json`, known labels make the predictions mor
 
     answers = network.predict(x, edges, labels=network.known(y, train_mask))
 
-As a program, it reads `x`, `edge_index` and, if it is there, `edge_weight` from an .npz file and writes the
-predictions: `python model.py graph.npz predictions.npy`. A network that reads labels takes `y` of the nodes in
-`train_mask`.
+As a program, it reads `x`, `edge_index` and, if they are there, `edge_weight` and `node_ids` from an .npz file and
+writes the predictions: `python model.py graph.npz predictions.npy`. Edges of the same type as `node_ids`, integers or
+texts, are ids. A network that reads labels takes `y` of the nodes in `train_mask`.
 """
 
 import json
@@ -392,6 +392,23 @@ def load(folder: str | Path) -> Network:
     return network.eval()
 
 
+def positions(edges: Any, ids: Any, num_nodes: int) -> Any:
+    """Returns edges as positions of nodes, [2, M]; edges of the same type as the ids, integers or texts, are ids."""
+    import numpy as np
+
+    if ids is not None and (edges.dtype.kind == "U") == (ids.dtype.kind == "U"):
+        order = np.argsort(ids, kind="stable")
+        found = order[np.minimum(np.searchsorted(ids, edges, sorter=order), len(ids) - 1)]
+        wrong, place = edges[ids[found] != edges], "`node_ids`"
+    elif edges.dtype.kind == "U":
+        raise ValueError("`edge_index` holds texts; add `node_ids`, or give positions of nodes")
+    else:
+        found, wrong, place = edges, edges[(edges < 0) | (edges >= num_nodes)], f"0 to {num_nodes - 1}"
+    if len(wrong):
+        raise ValueError(f"`edge_index` names node {wrong[0].item()!r}, which is not in {place}; remove the edge")
+    return found
+
+
 def main(graph: str, out: str) -> None:
     """Writes the predictions for a graph in an .npz file."""
     import numpy as np
@@ -399,11 +416,16 @@ def main(graph: str, out: str) -> None:
     network, labels = load(Path(__file__).parent), None
     shown = ("y", "train_mask") if network.description["reads_labels"] else ()
     with np.load(graph) as file:
-        names = ("x", "edge_index", "edge_weight", *shown)
-        found = {name: torch.from_numpy(file[name]) for name in names if name in file}
+        names = ("x", "edge_index", "edge_weight", "node_ids", *shown)
+        arrays = {name: file[name] for name in names if name in file}
     for name, content in {"x": "dense features, [N, D]", "edge_index": "edges, [2, E]"}.items():
-        if name not in found:
+        if name not in arrays:
             sys.exit(f"error: `{graph}` has no array `{name}`; save it with {content}")
+    try:
+        arrays["edge_index"] = positions(arrays["edge_index"], arrays.pop("node_ids", None), len(arrays["x"]))
+    except ValueError as error:
+        sys.exit(f"error: `{graph}`: {error}")
+    found = {name: torch.from_numpy(array) for name, array in arrays.items()}
     missing = [f"`{name}`" for name in shown if name not in found]
     if missing:
         sys.stderr.write(
