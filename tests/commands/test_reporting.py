@@ -83,6 +83,15 @@ def test_probabilities_are_calibrated_on_request(run: Path, tmp_path: Path) -> N
     assert found[True][1] != found[False][1]
 
 
+def test_a_training_that_goes_on_removes_the_report_of_its_earlier_weights(run: Path, tmp_path: Path) -> None:
+    evaluate_by_metrics(run, device="cpu", report=True)
+    commands.resume(run, epochs=Run.open(run).result()["epochs"] + 1, quiet=True)
+    with pytest.raises(CheckpointError, match="has no report; write one with"):
+        write_predictions(run, tmp_path / "out.csv", device="cpu", calibrated=True)
+    evaluate_by_metrics(run, device="cpu", report=True)
+    write_predictions(run, tmp_path / "out.csv", device="cpu", calibrated=True)
+
+
 def test_a_temperature_belongs_to_the_predictions_that_it_was_fitted_for(run: Path, tmp_path: Path) -> None:
     change = CorrectAndSmooth(smooth_alpha=0.3)
     evaluate_by_metrics(run, device="cpu", report=True, correct_and_smooth=change)

@@ -204,7 +204,7 @@ def _train(
     except Exception as error:
         raise _NotStarted(error) from error
     if resuming and ranks.is_first:
-        run.log.rewind(trainer.epoch)
+        run.rewind(trainer.epoch)
     return _fit(run, config, trainer, checkpoints, quiet=quiet)
 
 
