@@ -181,6 +181,10 @@ def test_split_and_label_are_empty_where_they_are_unknown(graph: Graph) -> None:
 def test_several_labels_and_numbers_are_known_by_column(graph: Graph) -> None:
     numbers = replace(graph, y=torch.tensor([[1.5], [float("nan")], [2.0], [0.0]]), task=Task("regression", 1))
     assert with_known({}, numbers, None)["label_0"].tolist() == ["1.5", "", "2.0", "0.0"]
+    labels = replace(
+        graph, y=torch.tensor([[1.0, 0.0], [0.0, 0.0], [-1.0, -1.0], [1.0, 1.0]]), task=Task("multi-label", 2)
+    )
+    assert with_known({}, labels, ("cat", "dog"))["label_cat"].tolist() == ["1", "0", "", "1"]
     # a new graph without labels takes the task of training
     several = replace(graph, y=torch.full((4,), -1), task=Task("multi-label", 2))
     table = with_known({}, several, ("cat", "dog"))

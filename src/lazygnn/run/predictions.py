@@ -81,6 +81,8 @@ def with_known(
     labels = graph.y.cpu().numpy()
     if graph.task.kind == "single-label":
         return known | {"label": np.where(labeled, names[labels.clip(min=0)], "")}
+    if graph.task.kind == "multi-label":
+        labels = labels.astype(np.int64)
     for column, name in enumerate(names):
         values = labels[:, column].astype(str) if labeled.any() else labels.astype(str)
         known[f"label_{name}"] = np.where(labeled, values, "")
