@@ -83,6 +83,21 @@ def test_run_folders_that_differ_in_their_seed_alone_are_one_candidate(tmp_path:
     assert "unknown, since they have 1 seed in common; train both with the same `--seeds`" in found.sentences()[1]
 
 
+def test_a_seed_that_was_extended_alone_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one, other = (write_seeds(tmp_path / name, "mlp", [0.7, 0.8]) for name in ("one", "other"))
+    compare_runs([one, other])
+    assert not caplog.records
+    run = Run.open(one / "seed-1")
+    config = resolve("mlp", "cora", {"epochs": 999}, seed=1)
+    result = run.result()
+    run.change_config(config)
+    run.save_result(result)
+    compare_runs([one, other])
+    (record,) = caplog.records
+    assert record.message.startswith(f"seed 1 of `{one}` was changed since the others were started, and is compared")
+    assert record.message.endswith("extend all seeds alike")
+
+
 def test_runs_without_a_common_seed_are_not_judged(tmp_path: Path) -> None:
     one = write_seeds(tmp_path / "one", "mlp", [0.5, 0.6])
     other = write_seeds(tmp_path / "other", "gcn", [0.9, 0.9], first=2)

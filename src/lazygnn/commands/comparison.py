@@ -9,6 +9,7 @@ from typing import Any, Literal
 from rich.table import Column, Table
 
 from lazygnn.commands.paths import as_optional_path, as_paths
+from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.methods import read_config
 from lazygnn.run.curves import plot_comparison
@@ -142,13 +143,22 @@ def _candidates(paths: Sequence[Path]) -> list[Candidate]:
             seeds = SeedRuns(path)
             one = Candidate(str(path))
             for seed in seeds.seeds():
-                _add(one, seeds.find(seed), seed)
+                run = seeds.find(seed)
+                if run is not None and _without_seed(run.config(read_config)) != _without_seed(
+                    seeds.config(seed, read_config)
+                ):
+                    logger.warning(
+                        "seed %d of `%s` was changed since the others were started, and is compared as one of them; "
+                        "extend all seeds alike",
+                        seed,
+                        path,
+                    )
+                _add(one, run, seed)
             found.append(one)
             continue
         run = Run.open(path)
         config = run.config(read_config)
-        key = config.model_copy(update={"seed": 0, "device": "auto", "root": None}).record()
-        one = alike.setdefault(key, Candidate(str(path)))
+        one = alike.setdefault(_without_seed(config), Candidate(str(path)))
         if config.seed in one.results:
             # the same seed twice: a run of its own
             one = Candidate(str(path))
@@ -161,6 +171,11 @@ def _candidates(paths: Sequence[Path]) -> list[Candidate]:
                 f"no training in `{one.name}` has ended; resume it with `lazygnn train --resume {one.name}`"
             )
     return found
+
+
+def _without_seed(config: Config) -> str:
+    """Returns what runs that differ in their seed or their place have in common."""
+    return config.model_copy(update={"seed": 0, "device": "auto", "root": None}).record()
 
 
 def _add(candidate: Candidate, run: Run | None, seed: int) -> None:
