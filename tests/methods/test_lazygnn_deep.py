@@ -268,6 +268,15 @@ def test_options_that_cannot_be_combined_are_refused_with_a_remedy(
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("beta", 0.3), ("level", 0.7), ("history", "host"), ("history_dtype", "int8")]
+)
+def test_options_without_effect_on_exact_steps_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"`{name}` is {value}, but `exact` is true, so that no history is stored"):
+        resolve(METHOD, "block", {"exact": True, name: value})
+    assert getattr(resolve(METHOD, "block", {name: value}).model, name) == value
+
+
+@pytest.mark.parametrize(
     "values",
     [
         {"alphas": []},

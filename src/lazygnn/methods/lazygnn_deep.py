@@ -73,6 +73,17 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
         }
         return super().resolved().model_copy(update=filled)
 
+    def ignored(self) -> dict[str, str]:
+        """Adds the options of histories and of lazy steps where steps are exact."""
+        found = super().ignored()
+        for name in ("beta", "level", *HistoryOptions.__annotations__):
+            if self.exact and self.differs(name):
+                found[name] = (
+                    f"`{name}` is {getattr(self, name)}, but `exact` is true, so that no history is stored; "
+                    f"set `exact=false`, or omit `{name}`"
+                )
+        return found
+
     def check(self, device: torch.device) -> None:
         """Refuses exact steps in mini-batches, and a far view without a weight."""
         if self.exact and self.num_parts > 1:
