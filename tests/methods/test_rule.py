@@ -91,10 +91,6 @@ def test_the_learning_rate_is_larger_where_labels_are_plentiful_and_grows_evenly
         assert (rates[0], rates[-1]) == (0.003, METHODS[method].lr)
 
 
-def test_the_momentum_of_the_paper_takes_the_small_learning_rate_on_every_graph() -> None:
-    assert {values_of("lazygnn-paper", facts)["lr"] for facts in (SCARCE, PLENTIFUL, LARGE)} == {0.003}
-
-
 @pytest.mark.parametrize(
     ("num_train", "in_channels", "many"), [(10_000, 10, True), (9_999, 10, False), (10_000, 500, False)]
 )

@@ -30,6 +30,4 @@ METHOD = Method(
     make_model,
     make_loader,
     adapt=adapt,
-    # momentum oscillates at a larger one
-    lr=0.003,
 )
