@@ -2,6 +2,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lazygnn.config import TrainerOptions
@@ -122,6 +123,17 @@ def test_a_short_run_rises_for_a_tenth_of_it_and_patience_is_evaluated_often_eno
     assert values_of("lazygnn", PLENTIFUL)["eval_every"] == 12
     assert values_of("lazygnn", PLENTIFUL, patience=10)["eval_every"] == 5
     assert values_of("lazygnn", PLENTIFUL, patience=1)["eval_every"] == 1
+
+
+@pytest.mark.parametrize("number", [30.0, "30", np.int64(30)], ids=["float", "text", "numpy"])
+def test_the_rule_reads_numbers_as_options_do(number: Any) -> None:
+    assert values_of("lazygnn-deep", PLENTIFUL, epochs=number) == values_of("lazygnn-deep", PLENTIFUL, epochs=30)
+    assert values_of("lazygnn-deep", PLENTIFUL, num_parts=number) == values_of("lazygnn-deep", PLENTIFUL, num_parts=30)
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.5, "many", None, [30]])
+def test_the_rule_leaves_values_that_options_refuse_to_their_check(value: Any) -> None:
+    assert values_of("lazygnn-deep", PLENTIFUL, num_parts=value) == values_of("lazygnn-deep", PLENTIFUL)
 
 
 def test_a_large_graph_is_sampled_and_a_small_one_is_not() -> None:

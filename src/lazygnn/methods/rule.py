@@ -21,6 +21,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from lazygnn.config import TrainerOptions
 from lazygnn.loader.saint import nodes_per_sample
 from lazygnn.methods.base import Facts, Method, MethodOptions
@@ -33,6 +35,7 @@ _WARMUP = 20
 _EVALUATIONS = 50
 # batches that the nodes of a graph are split into where neighbors are sampled
 _SPLITS = 20
+_WHOLE_NUMBER = TypeAdapter(int)
 # a walk of two steps meets three nodes, so that a subgraph has a quarter of the nodes at most
 _NODES_PER_WALK = 12
 
@@ -95,6 +98,9 @@ def _batches_per_epoch(num_nodes: int, values: Mapping[str, Any]) -> int:
 
 
 def _whole(values: Mapping[str, Any], name: str, default: int) -> int:
-    """Returns a value that the user sets; one of another type is refused when the options are checked."""
-    value = values.get(name)
-    return value if isinstance(value, int) and value > 0 else default
+    """Returns a value that the user sets, read as options are; what they refuse is refused later."""
+    try:
+        value = _WHOLE_NUMBER.validate_python(values.get(name))
+    except ValidationError:
+        return default
+    return value if value > 0 else default
