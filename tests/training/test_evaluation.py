@@ -87,7 +87,7 @@ def test_evaluation_turns_dropout_off_and_restores_the_mode(block_graph: Graph) 
     with pytest.raises(ConfigError):
         evaluate(model, block_graph, "r2")
     broken = replace(block_graph, x=torch.ones(60, 7))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(ConfigError, match="has 7 columns, and the layer was built for 3"):
         infer(model, broken)
     assert model.training
 

@@ -11,9 +11,10 @@ from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
+from lazygnn.history import named_histories
 from lazygnn.loader import ClusterLoader, FullLoader
 from lazygnn.model import Model
-from lazygnn.models import GCN
+from lazygnn.models import GCN, LazyBlock
 from lazygnn.ops import aggregate
 from lazygnn.task import Task
 from lazygnn.training import Trainer, evaluate, infer
@@ -52,6 +53,35 @@ def test_a_plain_module_trains_and_is_evaluated(block_graph: Graph, parts: int) 
     with torch.no_grad():
         expected = net(Batch.full(graph, 2))
     assert torch.equal(infer(net, graph), expected)
+
+
+class Lazy(nn.Module):
+    """A block with a history, as a user puts it into a model."""
+
+    num_layers = 2
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 8), nn.Linear(8, 3)
+        self.block = LazyBlock.for_graph(graph, 8)
+
+    def forward(self, batch: Batch) -> Tensor:
+        assert isinstance(batch.x, Tensor)
+        out: Tensor = self.last(self.block(self.first(batch.x[: batch.num_targets]), batch))
+        return out
+
+
+def test_histories_of_a_plain_module_have_a_row_for_every_node_before_the_first_step(block_graph: Graph) -> None:
+    module, empty = Lazy(block_graph), list[int]()
+    (history,) = named_histories(module).values()
+
+    def look(_: Trainer) -> None:
+        rows = history.values.read(torch.arange(60))
+        empty.append(int((rows == 0).all(dim=1).sum()))
+
+    loader = ClusterLoader(block_graph, torch.tensor([0, 20, 40, 60]), 2)
+    Trainer(module, loader, block_graph, TrainerOptions(epochs=1), on_batch=look).fit()
+    assert empty == [0, 0, 0]
 
 
 @pytest.mark.parametrize("mode", [True, False])

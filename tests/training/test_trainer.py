@@ -349,6 +349,58 @@ def test_a_metric_that_does_not_fit_is_refused_before_training(block_graph: Grap
         Trainer(model, FullLoader(block_graph, 0), block_graph, options(metric="r2"))
 
 
+def test_features_of_double_precision_are_refused_before_training(block_graph: Graph) -> None:
+    model = Decoupled(MLP(3, 4, 3, mlp_layers=1), NoPropagation())
+    graph = block_graph.to(torch.float64)
+    with pytest.raises(ConfigError, match=r"features are torch.float64 and the weights torch.float32; train on `graph"):
+        Trainer(model, FullLoader(graph, 0), graph, options(epochs=1))
+    assert Trainer(model.double(), FullLoader(graph, 0), graph, options(epochs=1)).fit().epochs == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_that_do_not_fit_float16_are_a_reason_for_another_format(block_graph: Graph, dtype: str) -> None:
+    assert isinstance(block_graph.x, Tensor)
+    large = replace(block_graph, x=block_graph.x * 1e7)
+    values = {"epochs": 3, "eval_every": 3, "lr": 1e-9, "history_dtype": dtype, "standardize_features": "off"}
+    config = resolve("lazygnn", "block", values)
+    built = build(config, large)
+    trainer = Trainer(built.model, built.loader, built.graph, config.trainer)
+    if dtype == "float16":
+        with pytest.raises(DivergenceError, match=r"loss is nan .* above 65,504, set `history_dtype=bfloat16`$"):
+            trainer.fit()
+    else:
+        assert trainer.fit().epochs == 3
+
+
+@pytest.mark.parametrize("num_parts", [1, 6])
+def test_an_interrupted_training_leaves_the_next_one_a_whole_epoch(block_graph: Graph, num_parts: int) -> None:
+    parts = {"num_parts": num_parts, "partition": "random"} if num_parts > 1 else {}
+    config = resolve("lazygnn", "block", {"epochs": 2, "hidden_channels": 8, **parts})
+    built = build(config, block_graph)
+
+    def stop(trainer: Trainer) -> None:
+        if trainer.num_batches == max(num_parts - 1, 1):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Trainer(built.model, built.loader, built.graph, config.trainer, on_batch=stop).fit()
+    again = Trainer(built.model, built.loader, built.graph, config.trainer)
+    again.fit()
+    assert again.num_batches == 2 * num_parts
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_a_metric_that_a_split_does_not_define_is_refused_before_training(split: str) -> None:
+    at = np.arange(8)
+    masks = {f"{name}_mask": at % 4 == index for index, name in enumerate(("train", "val", "test"))}
+    y = at // 4
+    y[masks[f"{split}_mask"]] = 1
+    graph = Graph.from_edges(np.stack((at, at)), np.eye(8), y, **masks)
+    model = Decoupled(MLP(8, 4, 2, mlp_layers=1), NoPropagation())
+    with pytest.raises(GraphError, match=rf"split `{split}` of size 2: `roc-auc` needs a class that some nodes have"):
+        Trainer(model, FullLoader(graph, 0), graph, options(epochs=1, metric="roc-auc"))
+
+
 @pytest.mark.parametrize("num_nodes", [59, 61])
 def test_a_history_of_another_size_is_refused_before_training_in_parts(block_graph: Graph, num_nodes: int) -> None:
     loader = ClusterLoader(block_graph, torch.tensor([0, 30, 60]), 2)

@@ -77,6 +77,9 @@ class RankTrainer(Trainer):
         """Returns whether all weights are finite; they are the same on all ranks."""
         return self._has_finite_weights()
 
+    def _check_metric(self, graph: Graph) -> None:
+        """Does nothing: a split has nodes on all ranks."""
+
     def _make_replay(self) -> Replay | None:
         return None
 

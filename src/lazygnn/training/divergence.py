@@ -19,9 +19,14 @@ _REMEDY = "lower `lr` or set `clip_norm`"
 
 
 class LossWatch:
-    """Warns once of a loss that has grown, and ends a training whose loss has exploded or is not finite."""
+    """Warns once of a loss that has grown, and ends a training whose loss has exploded or is not finite.
 
-    def __init__(self) -> None:
+    Args:
+        small_range: Whether histories are stored in float16, whose largest number is 65,504.
+    """
+
+    def __init__(self, *, small_range: bool = False) -> None:
+        self.small_range = small_range
         self.first: float | None = None
         self.recent: list[float] = []
         self.warned = False
@@ -33,7 +38,8 @@ class LossWatch:
             DivergenceError: The loss is not finite, or has exploded.
         """
         if not math.isfinite(loss):
-            raise DivergenceError(f"the loss is {loss} in epoch {epoch}; {_REMEDY}")
+            further = "; if numbers are above 65,504, set `history_dtype=bfloat16`" if self.small_range else ""
+            raise DivergenceError(f"the loss is {loss} in epoch {epoch}; {_REMEDY}{further}")
         self.first = loss if self.first is None else self.first
         self.recent = [*self.recent, loss][-_EPOCHS:]
         grown = min(self.recent) / max(self.first, _FLOOR) if len(self.recent) == _EPOCHS else 0.0

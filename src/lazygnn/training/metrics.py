@@ -21,6 +21,8 @@ Metric = Callable[[Tensor, Tensor], float]
 Area = Callable[[Tensor, Tensor], float]
 # metrics of several labels that depend on which of them are predicted, the default first
 THRESHOLDED = ("micro-f1", "macro-f1")
+# metrics that need nodes with different targets, or more than one node
+_SOMETIMES_DEFINED = ("roc-auc", "average-precision", "r2")
 
 
 def find_metric(name: str, task: Task) -> tuple[str, Metric]:
@@ -59,6 +61,13 @@ def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]
                 f"the score of split `{split}` is {scores[split]}: outputs are too large; lower `lr` or set `clip_norm`"
             )
     return scores
+
+
+def check_defined(name: str, task: Task, y: Tensor, masks: Mapping[str, Tensor]) -> None:
+    """Refuses splits that a metric is not defined on, before any training."""
+    if name in _SOMETIMES_DEFINED:
+        _, metric = find_metric(name, task)
+        score(metric, torch.zeros(1, task.num_outputs, device=y.device).expand(len(y), -1), y, masks)
 
 
 def predict_class(logits: Tensor) -> Tensor:

@@ -60,6 +60,11 @@ class PlainModel(Model):
         graph.task.check(outputs, f"`{self._name}.forward`")
         return outputs.to(graph.device)
 
+    @torch.no_grad()
+    def fill(self, batch: Batch) -> None:
+        """Initializes the histories that the module has for the targets of a batch, by a pass without gradients."""
+        self(batch)
+
     def set_threshold(self, threshold: float | None) -> None:
         """Sets the threshold; the module keeps it, so that the next model that it is wrapped into has it, too."""
         super().set_threshold(threshold)

@@ -18,13 +18,15 @@ from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, wrong_type
 from lazygnn.graph import Graph, check_graph, check_num_nodes
 from lazygnn.history import named_histories
+from lazygnn.model import Model
+from lazygnn.ops import Csr
 from lazygnn.propagation import estimating, named_diagnostics, solves
 from lazygnn.task import Task
 from lazygnn.training.balance import balanced
 from lazygnn.training.criterion import counts_loss
 from lazygnn.training.divergence import LossWatch
 from lazygnn.training.evaluation import Assessment, assess
-from lazygnn.training.metrics import find_metric, gain
+from lazygnn.training.metrics import check_defined, find_metric, gain
 from lazygnn.training.optimizer import learning_rate, make_optimizer, set_lr
 from lazygnn.training.own_loss import RowLoss, with_loss
 from lazygnn.training.plain import as_model
@@ -120,12 +122,14 @@ class Trainer:
         if not isinstance(options, TrainerOptions):
             raise ConfigError(wrong_type("options", options, "give `config.trainer`, or `TrainerOptions(...)`"))
         self.metric, _ = find_metric(options.metric, graph.task)
+        self._check_metric(graph)
         model = as_model(model)
         if options.epochs > 0:
             # raises for a graph without training nodes, before any work is done
             _ = graph.num_train
             if not any(weight.requires_grad for weight in model.parameters()):
                 raise ConfigError("the model has no weights to train; set `epochs=0`")
+        _check_dtype(model, graph)
         self.model, self.loader, self.graph, self.options = model, loader, graph, options
         self.seed, self.on_epoch, self.on_batch = seed, on_epoch, on_batch
         self._set_threshold()
@@ -148,7 +152,8 @@ class Trainer:
         self.seconds = 0.0
         self.eval_seconds = 0.0
         self.best = Best()
-        self._watch = LossWatch()
+        stored = [history.values.codec.dtype for history in self.histories.values()]
+        self._watch = LossWatch(small_range=torch.float16 in stored)
         self._losses: list[Tensor] = []
         self._epoch_seconds = 0.0
 
@@ -159,6 +164,9 @@ class Trainer:
 
     def run(self) -> None:
         """Trains until the epochs are over or patience runs out."""
+        if self.num_batches == 0 and "position" in (state := self.loader.state_dict()):
+            # a training that was interrupted may have left the loader within an epoch
+            self.loader.load_state_dict(state | {"position": 0})
         if self.histories and self.num_batches == 0 and len(self.loader) > 1 and self.options.epochs > 0:
             self._fill_histories()
         while self.epoch < self.options.epochs and not self._patience_is_over():
@@ -235,6 +243,10 @@ class Trainer:
                 torch.cuda.set_rng_state(tensors["random.cuda"])
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint does not fit this configuration: {error}") from error
+
+    def _check_metric(self, graph: Graph) -> None:
+        """Refuses a metric that is not defined on a split, before any work is done."""
+        check_defined(self.metric, graph.task, graph.y, graph.masks)
 
     def _best_value(self, state: Mapping[str, Any]) -> float | None:
         # a checkpoint from before there were criteria was chosen by its score
@@ -426,3 +438,13 @@ class Trainer:
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _check_dtype(model: Model, graph: Graph) -> None:
+    """Refuses features of double precision for weights of another one."""
+    features = graph.x.value if isinstance(graph.x, Csr) else graph.x
+    weight = next(model.parameters(), None)
+    if weight is not None and features.dtype == torch.float64 != weight.dtype:
+        raise ConfigError(
+            f"the features are {features.dtype} and the weights {weight.dtype}; train on `graph.to({weight.dtype})`"
+        )
