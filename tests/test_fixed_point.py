@@ -1,5 +1,6 @@
 """The fixed point to a tolerance, counted in products."""
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -8,9 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
+from lazygnn.errors import ConfigError
 from lazygnn.fixed_point import Solver, num_products, solve
 from lazygnn.graph import Graph
+from lazygnn.models import LabelPropagation
 from lazygnn.ops import Adjacency
 from tests.helpers import exact_solution, random_graph, random_rows
 
@@ -183,3 +187,18 @@ def test_a_start_does_not_matter_for_an_input_of_zero_and_nan_ends() -> None:
     assert torch.equal(solve(adj, zero, 0.1, start=torch.ones(5, 2)).x, zero)
     broken = solve(adj, torch.ones(5, 2), 0.1, start=torch.full((5, 2), torch.nan))
     assert bool(broken.x.isnan().all())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda alpha: LabelPropagation(alpha),
+        lambda alpha: CorrectAndSmooth(correct_alpha=alpha),
+        lambda alpha: CorrectAndSmooth(smooth_alpha=alpha),
+    ],
+    ids=["label propagation", "correct", "smooth"],
+)
+def test_a_fixed_point_that_takes_too_many_products_is_refused_at_once(make: Callable[[float], object]) -> None:
+    with pytest.raises(ConfigError, match=r"alpha` is 1e-12, .* takes \d+,\d+,\d+ products; give a larger one"):
+        make(1e-12)
+    make(1e-6)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lazygnn.errors import ConfigError, GraphError, check_number, wrong_type
-from lazygnn.fixed_point import solve
+from lazygnn.fixed_point import check_products, solve
 from lazygnn.graph import Graph, check_graph, training_targets
 from lazygnn.inference import by_columns
 from lazygnn.task import Task
@@ -69,6 +69,8 @@ class CorrectAndSmooth:
         check_number("tolerance", self.tolerance)
         if not 0 < self.tolerance < 1:
             raise ConfigError(f"`tolerance` is {self.tolerance}; give a number between 0 and 1")
+        for name in ("correct_alpha", "smooth_alpha"):
+            check_products(name, getattr(self, name), self.tolerance)
 
     def __call__(self, probabilities: Tensor, graph: Graph, *, device: torch.device | None = None) -> Tensor:
         """Returns the corrected and smoothed probabilities, [N, C].

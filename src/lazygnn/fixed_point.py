@@ -15,13 +15,15 @@ import torch
 from torch import Tensor
 
 from lazygnn import ops
-from lazygnn.errors import check_number
+from lazygnn.errors import ConfigError, check_number
 from lazygnn.ops import Adjacency
 
 Solver = Literal["chebyshev", "power"]
 
 # products between two measurements of the error, each of which takes about as long as half a product
 _CHECK_EVERY = 4
+# of a solution that ends within a reasonable time; a weight below 1e-8 needs more
+_MOST_PRODUCTS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,12 @@ def check_alpha(alpha: float) -> None:
     check_number("alpha", alpha)
     if not 0 < alpha <= 1:
         raise ValueError(f"`alpha` must be in (0, 1], got {alpha}")
+
+
+def check_products(name: str, alpha: float, tolerance: float) -> None:
+    """Refuses a weight, by the name of its option, whose fixed point takes too many products."""
+    if (products := num_products(alpha, tolerance)) > _MOST_PRODUCTS:
+        raise ConfigError(f"`{name}` is {alpha}, with which a solution takes {products:,} products; give a larger one")
 
 
 def check_sign(sign: int) -> None:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from lazygnn import inference
 from lazygnn.batch import Batch
+from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.propagation import Diffusion, NoPropagation, diffuse
 from lazygnn.propagation.base import exact_views
@@ -115,3 +116,10 @@ def test_alpha_must_be_in_its_range(alpha: float) -> None:
 def test_sign_must_be_one_or_minus_one(sign: int) -> None:
     with pytest.raises(ValueError, match=f"`sign` must be 1 for the low-pass or -1 for the high-pass, got {sign}"):
         InferenceOnly(ALPHA, eval_layers=2, eval_tolerance=0.0, sign=sign)
+
+
+def test_a_weight_whose_solution_would_not_end_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"`alpha` is 1e-12, .* takes 7,\d+,\d+ products; give a larger one"):
+        InferenceOnly(1e-12, eval_layers=None, eval_tolerance=1e-4)
+    assert InferenceOnly(1e-12, eval_layers=10, eval_tolerance=1e-4).alpha == 1e-12
+    assert InferenceOnly(1e-7, eval_layers=None, eval_tolerance=1e-4).alpha == 1e-7

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError
-from lazygnn.fixed_point import check_alpha, solve
+from lazygnn.fixed_point import check_alpha, check_products, solve
 from lazygnn.graph import Graph, training_targets
 from lazygnn.inference import by_columns
 from lazygnn.model import Model
@@ -30,6 +30,7 @@ class LabelPropagation(Model):
     def __init__(self, alpha: float, *, tolerance: float = 1e-6, class_mass: bool = False) -> None:
         super().__init__()
         check_alpha(alpha)
+        check_products("alpha", alpha, tolerance)
         self.alpha, self.tolerance, self.class_mass = alpha, tolerance, class_mass
         # `.to(device)` moves it, so that a model without weights has a device
         self.register_buffer("anchor", torch.empty(0), persistent=False)

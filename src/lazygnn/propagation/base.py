@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lazygnn import ops
 from lazygnn.batch import Batch, check_batch
 from lazygnn.errors import ConfigError
-from lazygnn.fixed_point import check_alpha, check_sign, solve
+from lazygnn.fixed_point import check_alpha, check_products, check_sign, solve
 from lazygnn.inference import by_columns
 from lazygnn.ops import Adjacency
 
@@ -90,6 +90,8 @@ class Diffusion(Propagation):
         super().__init__()
         check_alpha(alpha)
         check_sign(sign)
+        if eval_layers is None:
+            check_products("alpha", alpha, eval_tolerance)
         self.alpha = alpha
         self.sign = sign
         self.eval_layers = eval_layers
