@@ -292,6 +292,21 @@ def test_a_block_for_a_graph_trains_in_full_batch_and_in_parts(block_graph: Grap
         LazyBlock.for_graph(3, 6)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("channels", "6", "`channels` is '6', of type str; give a whole number"),
+        ("channels", 2.5, "`channels` is 2.5, of type float; give a whole number"),
+        ("num_layers", None, "`num_layers` is None, of type NoneType; give a whole number"),
+        ("beta", None, "`beta` is None, of type NoneType; give a number"),
+        ("alpha", "small", "`alpha` is 'small', of type str; give a number"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(block_graph: Graph, name: str, value: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        LazyBlock.for_graph(block_graph, **{"channels": 6} | {name: value})
+
+
 @pytest.mark.parametrize("far", [None, [], 0.1, [ExactPropagation(0.1, 2), "A"]], ids=str)
 def test_what_is_not_a_propagation_is_named(far: Any) -> None:
     with pytest.raises(ConfigError, match=r"`far` is .*; give one or more `LazyPropagation`"):

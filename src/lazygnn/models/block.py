@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lazygnn.batch import Batch
-from lazygnn.errors import ConfigError, wrong_type
+from lazygnn.errors import ConfigError, check_number, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.history import History, StoredHistory, on_disk, open_history
 from lazygnn.inference import by_columns, by_rows, evaluating
@@ -87,6 +87,9 @@ class LazyBlock(nn.Module):
             device: Where the history lives; the block itself is moved with `.to(device)` as usual.
         """
         check_graph(graph)
+        check_number("channels", channels, whole=True)
+        check_number("num_layers", num_layers, whole=True)
+        check_number("beta", beta)
         history = open_history(graph.num_nodes, channels, Drift(beta), device=device, halo_inputs=True)
         far = LazyPropagation(alpha, history).fit(graph.adj, num_layers)
         return cls(channels, far, norm=norm, dropout=dropout)
