@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,6 +112,12 @@ def test_histories_return_the_compute_format_and_store_their_own(
     history = make_lazy("lazygnn", precision=precision).features
     assert history.values.read(torch.arange(2)).dtype == dtype
     assert history.values.parts["rows"].dtype == torch.float32
+
+
+def test_folders_may_be_texts(block_graph: Graph, tmp_path: Path) -> None:
+    config = resolve("lazygnn", "block", {"history": "disk", "num_parts": 2, "partition": "random"})
+    build(config, block_graph, folder=str(tmp_path / "rows"), cache=str(tmp_path / "parts"))
+    assert list((tmp_path / "rows").iterdir())
 
 
 def test_a_cpu_compiles_nothing_and_warns_once(

@@ -47,8 +47,8 @@ def build(
     graph: Graph,
     device: torch.device | str = "cpu",
     *,
-    folder: Path | None = None,
-    cache: Path | None = None,
+    folder: Path | str | None = None,
+    cache: Path | str | None = None,
     feature_scale: FeatureScale | None = None,
 ) -> Built:
     """Builds the model and the loader of a configuration. Torch's global generator initializes the weights.
@@ -74,12 +74,13 @@ def build(
     check_graph(graph)
     method, options = find_method(config.method), method_options(config)
     compute_dtype = torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
-    place = Place(choose_device(device), folder, compute_dtype=compute_dtype)
+    histories, partitions = (None if path is None else Path(path) for path in (folder, cache))
+    place = Place(choose_device(device), histories, compute_dtype=compute_dtype)
     options.check(place.device)
     if feature_scale is None:
         choice = config.trainer.standardize_features
         feature_scale = choose_scale(graph, choice, normalized=options.normalize_features)
-    parts = options.find_parts(graph, cache)
+    parts = options.find_parts(graph, partitions)
     graph = graph if parts is None else graph.permute(parts.order)
     ptr = torch.tensor([0, graph.num_nodes]) if parts is None else parts.ptr
     graph = place_graph(config, graph, place.device, feature_scale)
