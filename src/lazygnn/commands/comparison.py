@@ -144,15 +144,8 @@ def _candidates(paths: Sequence[Path]) -> list[Candidate]:
             one = Candidate(str(path))
             for seed in seeds.seeds():
                 run = seeds.find(seed)
-                if run is not None and _without_seed(run.config(read_config)) != _without_seed(
-                    seeds.config(seed, read_config)
-                ):
-                    logger.warning(
-                        "seed %d of `%s` was changed since the others were started, and is compared as one of them; "
-                        "extend all seeds alike",
-                        seed,
-                        path,
-                    )
+                if run is not None:
+                    _warn_of_change(run.config(read_config), seeds.config(seed, read_config), path)
                 _add(one, run, seed)
             found.append(one)
             continue
@@ -176,6 +169,16 @@ def _candidates(paths: Sequence[Path]) -> list[Candidate]:
 def _without_seed(config: Config) -> str:
     """Returns what runs that differ in their seed or their place have in common."""
     return config.model_copy(update={"seed": 0, "device": "auto", "root": None}).record()
+
+
+def _warn_of_change(config: Config, started: Config, path: Path) -> None:
+    if _without_seed(config) != _without_seed(started):
+        logger.warning(
+            "seed %d of `%s` was changed since the others were started, and is compared as one of them; extend all "
+            "seeds alike",
+            config.seed,
+            path,
+        )
 
 
 def _add(candidate: Candidate, run: Run | None, seed: int) -> None:
