@@ -271,7 +271,7 @@ def test_kept_weights_of_a_failed_training_are_told_of(run: Run, caplog: pytest.
     run.save_weights({"a": torch.ones(2)})
     assert run.load_weights()["a"].tolist() == [1.0, 1.0]
     assert "has not ended; using the best weights that it has kept" in caplog.text
-    run.rewind(0)
+    run.remove_weights()
     with pytest.raises(CheckpointError, match="has no weights yet"):
         run.load_weights()
 

@@ -151,6 +151,7 @@ def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, 
     else:
         logger.warning("run `%s` has no checkpoint yet and starts over; see the option `checkpoint_minutes`", path)
     with _telling_how_to_go_on(run):
+        run.remove_weights()
         run.rewind(trainer.epoch)
         return _fit(run, config, trainer, quiet=quiet)
 

@@ -143,11 +143,14 @@ class Run:
         """
         self._write(WEIGHTS, pack_weights(weights))
 
+    def remove_weights(self) -> None:
+        """Removes the best weights of a training that has failed and now goes on."""
+        (self.path / WEIGHTS).unlink(missing_ok=True)
+
     def rewind(self, epoch: int) -> None:
-        """Removes what is not true of a training that goes on after an epoch: later scores, weights, their report."""
+        """Removes what is not true of a training that goes on after an epoch: later scores, and a report."""
         self.log.rewind(epoch)
-        for name in (WEIGHTS, REPORT):
-            (self.path / name).unlink(missing_ok=True)
+        (self.path / REPORT).unlink(missing_ok=True)
 
     def load_initial(self) -> dict[str, Tensor] | None:
         """Reads the weights that training starts from; `None` if they are drawn."""
