@@ -56,7 +56,7 @@ class Model(nn.Module):
 
         Args:
             graph: As for `infer`.
-            score: Returns what to choose by from outputs of every node: a value on validation, higher is better.
+            score: Returns what to choose by from the outputs of the validation nodes, [T, C]; higher is better.
         """
         return self.infer(graph)
 

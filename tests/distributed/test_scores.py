@@ -52,7 +52,7 @@ def scored(folder: Path, metric: str, outputs: Tensor = OUTPUTS) -> list[float]:
     def run(ranks: Ranks) -> float:
         graph = open_shard(folder, ranks).graph
         name, function = find_metric(metric, graph.task)
-        return score_ranks(name, function, own_rows(graph.adj, outputs), graph, ranks, "val")
+        return score_ranks(name, function, own_rows(graph.adj, outputs)[graph.masks["val"]], graph, ranks, "val")
 
     return in_threads(3, run)
 
@@ -78,7 +78,7 @@ def test_a_metric_without_a_value_is_an_error(prepared: Path) -> None:
         graph = open_shard(prepared, ranks).graph
         graph = replace(graph, y=torch.zeros_like(graph.y))
         name, function = find_metric("roc-auc", graph.task)
-        return score_ranks(name, function, own_rows(graph.adj, OUTPUTS), graph, ranks, "val")
+        return score_ranks(name, function, own_rows(graph.adj, OUTPUTS)[graph.masks["val"]], graph, ranks, "val")
 
     with pytest.raises(GraphError, match="split `val`"):
         in_threads(2, run)

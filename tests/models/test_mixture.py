@@ -55,8 +55,9 @@ def weighted(weights: tuple[float, ...], outputs: list[Tensor]) -> Tensor:
     return sum((w * out for w, out in zip(weights, outputs, strict=True)), torch.zeros(()))
 
 
-def prefers(wanted: Tensor) -> Callable[[Tensor], bool]:
-    return lambda outputs: torch.allclose(outputs, wanted, rtol=0, atol=1e-12)
+def prefers(wanted: Tensor, graph: Graph) -> Callable[[Tensor], bool]:
+    rows = wanted[graph.masks["val"]]
+    return lambda outputs: torch.allclose(outputs, rows, rtol=0, atol=1e-12)
 
 
 def test_outputs_are_the_weighted_average(graph: Graph) -> None:
@@ -103,12 +104,12 @@ def test_selection_takes_the_average_with_the_best_score(graph: Graph, weights: 
 
     def score(outputs: Tensor) -> float:
         asked.append(outputs)
-        return 0.9 if prefers(wanted)(outputs) else 0.1
+        return 0.9 if prefers(wanted, graph)(outputs) else 0.1
 
     torch.testing.assert_close(model.select(graph, score), wanted, rtol=0, atol=1e-12)
     assert tuple(model.weights.tolist()) == weights
     assert len(asked) == 15
-    assert all(outputs.shape == (N, OUT) for outputs in asked)
+    assert all(outputs.shape == (graph.count("val"), OUT) for outputs in asked)
     torch.testing.assert_close(model.infer(graph), wanted, rtol=0, atol=1e-12)
     # the weights are stored with the models
     restored = make(lazy(), lazy(), NoPropagation())
@@ -120,7 +121,7 @@ def test_of_equal_averages_the_last_model_is_taken(graph: Graph) -> None:
     model = make()
     model.select(graph, lambda _: 0.5)
     assert model.weights.tolist() == [0, 0, 1]
-    last = prefers(list(model)[-1].infer(graph))
+    last = prefers(list(model)[-1].infer(graph), graph)
     model.select(graph, lambda outputs: 0.4 if last(outputs) else 0.5)
     # without the last model alone, the one with the most of it
     assert model.weights.tolist()[-1] == 1 - 1 / STEPS
@@ -129,7 +130,7 @@ def test_of_equal_averages_the_last_model_is_taken(graph: Graph) -> None:
 @pytest.mark.parametrize("score", [7.0, -3.0], ids=str)
 def test_a_score_that_is_not_a_proportion_selects_too(graph: Graph, score: float) -> None:
     model = make()
-    first = prefers(next(iter(model)).infer(graph))
+    first = prefers(next(iter(model)).infer(graph), graph)
     model.select(graph, lambda outputs: score if first(outputs) else score - 0.01)
     assert model.weights.tolist() == [1, 0, 0]
 

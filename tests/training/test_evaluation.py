@@ -48,7 +48,8 @@ class Choosing(Known):
 
     def select(self, graph: Graph, score: Callable[[Tensor], float]) -> Tensor:
         outputs = self.infer(graph)
-        self.found = [score(outputs), score(torch.full_like(outputs, self.other))]
+        rows = outputs[graph.masks["val"]]
+        self.found = [score(rows), score(torch.full_like(rows, self.other))]
         return outputs
 
 
@@ -103,7 +104,7 @@ class Selecting(Known):
         assert not self.training
         assert not torch.is_grad_enabled()
         candidates = [[0] * graph.num_nodes, [1] * graph.num_nodes]
-        self.scores = [score(torch.eye(2)[classes]) for classes in candidates]
+        self.scores = [score(torch.eye(2)[classes][graph.masks["val"]]) for classes in candidates]
         self.classes = max(candidates, key=lambda classes: self.scores[classes[0]])
         return self.infer(graph)
 

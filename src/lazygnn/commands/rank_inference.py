@@ -69,8 +69,8 @@ def evaluate_with_ranks(
         task, trained = found.graph.task, found.run.result()
         for name, metric in [find_metric(name, task) for name in metrics or [found.config.trainer.metric]]:
             scores = {
-                split: score_ranks(name, metric, found.values, found.graph, found.ranks, split)
-                for split in found.graph.masks
+                split: score_ranks(name, metric, found.values[mask], found.graph, found.ranks, split)
+                for split, mask in found.graph.masks.items()
             }
             results.append(
                 make_result(found.config, name, scores, trained=trained, task=task, device=found.device, path=path)

@@ -10,7 +10,7 @@ from lazygnn.model import Model
 from lazygnn.task import Task
 from lazygnn.training.criterion import calibrated_loss, tempered_losses
 from lazygnn.training.evaluation import Assessment, assess_by
-from lazygnn.training.metrics import Metric, find_metric, score
+from lazygnn.training.metrics import Metric, find_metric, score_of_rows
 from lazygnn.training.threshold import choose_threshold
 
 # metrics that are a mean over nodes, by task
@@ -40,33 +40,32 @@ def assess_ranks(
     """
     name, _ = find_metric(metric, graph.task)
 
-    def scored(outputs: Tensor, split: str, task: Task) -> float:
-        return score_ranks(name, find_metric(name, task)[1], outputs, graph, ranks, split)
+    def scored(rows: Tensor, split: str, task: Task) -> float:
+        return score_ranks(name, find_metric(name, task)[1], rows, graph, ranks, split)
 
-    def best_threshold(outputs: Tensor) -> float:
-        mask = graph.masks["val"]
-        rows, labels = ranks.gather_rows(outputs[mask]), ranks.gather_rows(graph.y[mask])
+    def best_threshold(rows: Tensor) -> float:
+        outputs, labels = ranks.gather_rows(rows), ranks.gather_rows(targets)
         # only the first rank has gathered rows
-        own = 0.5 if rows is None or labels is None else choose_threshold(name, rows, labels)
+        own = 0.5 if outputs is None or labels is None else choose_threshold(name, outputs, labels)
         return ranks.from_first(own)
 
-    def lost(outputs: Tensor) -> float:
+    def lost(rows: Tensor) -> float:
         assert loss is not None
-        mask = graph.masks["val"]
-        return calibrated_loss(ranks.sum(tempered_losses(loss, outputs[mask], graph.y[mask])))
+        return calibrated_loss(ranks.sum(tempered_losses(loss, rows, targets)))
 
     return_free_memory()
+    targets = graph.y[graph.masks["val"]] if "val" in graph.masks else graph.y[:0]
     threshold = best_threshold if select and learn_threshold else None
     return assess_by(model, graph, name, scored, None if loss is None else lost, threshold, select=select)
 
 
-def score_ranks(name: str, metric: Metric, outputs: Tensor, graph: Graph, ranks: Ranks, split: str) -> float:
+def score_ranks(name: str, metric: Metric, rows: Tensor, graph: Graph, ranks: Ranks, split: str) -> float:
     """Returns the score of a split: a mean over ranks if the metric is one, or else that of the gathered rows.
 
     Args:
         name: The name of the metric.
         metric: The metric.
-        outputs: Of the nodes of this rank, [K, C].
+        rows: Outputs of the nodes of this rank that are in the split, [T, C].
         graph: The nodes of this rank.
         ranks: All ranks.
         split: A split of the graph.
@@ -75,23 +74,22 @@ def score_ranks(name: str, metric: Metric, outputs: Tensor, graph: Graph, ranks:
         DivergenceError: An output is not finite.
         GraphError: The metric is not defined on the nodes of the split.
     """
-    mask = graph.masks[split]
+    targets = graph.y[graph.masks[split]]
     found = 0.0
     failure: DivergenceError | GraphError | None = None
     if name in _MEANS[graph.task.kind]:
-        count = int(mask.sum())
         try:
-            own = score(metric, outputs, graph.y, {split: mask})[split] if count else 0.0
+            own = score_of_rows(metric, rows, targets, split) if len(rows) else 0.0
         except DivergenceError as error:
             own, failure = 0.0, error
-        shares = ranks.gather((own * count, None if failure is None else str(failure)))
+        shares = ranks.gather((own * len(rows), None if failure is None else str(failure)))
         found = sum(share for share, _ in shares) / max(graph.count(split), 1)
         failures = [text for _, text in shares if text is not None]
     else:
-        rows, labels = ranks.gather_rows(outputs[mask]), ranks.gather_rows(graph.y[mask])
-        if rows is not None and labels is not None:
+        outputs, labels = ranks.gather_rows(rows), ranks.gather_rows(targets)
+        if outputs is not None and labels is not None:
             try:
-                found = score(metric, rows, labels, {split: labels.new_ones(len(labels)).bool()})[split]
+                found = score_of_rows(metric, outputs, labels, split)
             except (DivergenceError, GraphError) as error:
                 failure = error
         found, text, is_graph = ranks.from_first((found, str(failure), isinstance(failure, GraphError)))

@@ -82,7 +82,8 @@ class Mixture(Model):
     def select(self, graph: Graph, score: Callable[[Tensor], float]) -> Tensor:
         """Chooses the weights on validation, and returns the averaged outputs of every node, [N, C]."""
         outputs = [model.infer(graph) for model in self]
-        best = max(_averages(len(outputs)), key=lambda weights: score(_average(outputs, weights)))
+        rows = [each[graph.masks["val"]] for each in outputs]
+        best = max(_averages(len(outputs)), key=lambda weights: score(_average(rows, weights)))
         self.weights.copy_(torch.tensor(best))
         return _average(outputs, best)
 

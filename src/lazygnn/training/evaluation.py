@@ -10,7 +10,7 @@ from lazygnn.graph import Graph, check_graph
 from lazygnn.model import Model
 from lazygnn.task import Task
 from lazygnn.training.criterion import calibrated_loss, tempered_losses
-from lazygnn.training.metrics import THRESHOLDED, find_metric, gain, score
+from lazygnn.training.metrics import THRESHOLDED, find_metric, gain, score_of_rows
 from lazygnn.training.plain import as_model
 from lazygnn.training.threshold import choose_threshold
 
@@ -19,8 +19,8 @@ from lazygnn.training.threshold import choose_threshold
 def infer(model: nn.Module, graph: Graph, *, score: Callable[[Tensor], float] | None = None) -> Tensor:
     """Returns the outputs of every node in evaluation mode, [N, C].
 
-    A module of your own gets the whole graph as one batch. With a `score`, the model first chooses what is chosen on
-    validation.
+    A module of your own gets the whole graph as one batch. With a `score` of the outputs of the validation nodes, the
+    model first chooses what is chosen on validation.
 
     Examples:
         >>> from lazygnn import LazyGNN, infer
@@ -102,17 +102,17 @@ def assess(
     check_graph(graph)
     name, _ = find_metric(metric, graph.task)
 
-    def scored(outputs: Tensor, split: str, task: Task) -> float:
-        return score(find_metric(name, task)[1], outputs, graph.y, {split: graph.masks[split]})[split]
+    targets = {split: graph.y[mask] for split, mask in graph.masks.items()}
 
-    def best_threshold(outputs: Tensor) -> float:
-        mask = graph.masks["val"]
-        return choose_threshold(name, outputs[mask], graph.y[mask])
+    def scored(rows: Tensor, split: str, task: Task) -> float:
+        return score_of_rows(find_metric(name, task)[1], rows, targets[split], split)
 
-    def lost(outputs: Tensor) -> float:
+    def best_threshold(rows: Tensor) -> float:
+        return choose_threshold(name, rows, targets["val"])
+
+    def lost(rows: Tensor) -> float:
         assert loss is not None
-        mask = graph.masks["val"]
-        return calibrated_loss(tempered_losses(loss, outputs[mask], graph.y[mask]))
+        return calibrated_loss(tempered_losses(loss, rows, targets["val"]))
 
     threshold = best_threshold if select and learn_threshold else None
     return assess_by(model, graph, name, scored, None if loss is None else lost, threshold, select=select)
@@ -128,33 +128,33 @@ def assess_by(
     *,
     select: bool,
 ) -> Assessment:
-    """Evaluates a model by functions of its outputs, which may be those of a share of the nodes.
+    """Evaluates a model by functions of its outputs on the nodes of a split, which may be a share of them, [T, C].
 
     Args:
         model: As for `assess`.
         graph: As for `assess`.
         metric: The name of the metric.
-        scored: Returns the score of outputs on a split, for a task that may have another threshold.
-        lost: Returns the calibrated loss of outputs on validation; `None` if it does not count.
-        threshold: Returns the threshold that is best for outputs on validation; `None` if it is not chosen.
+        scored: Returns the score on a split, for a task that may have another threshold.
+        lost: Returns the calibrated loss on validation; `None` if it does not count.
+        threshold: Returns the threshold that is best on validation; `None` if it is not chosen.
         select: As for `assess`.
     """
     model, validates = as_model(model), "val" in graph.masks
 
-    def decided(outputs: Tensor) -> Task:
-        return model.decide(graph.task) if threshold is None else replace(graph.task, threshold=threshold(outputs))
+    def decided(rows: Tensor) -> Task:
+        return model.decide(graph.task) if threshold is None else replace(graph.task, threshold=threshold(rows))
 
-    def value(outputs: Tensor, found: float | None = None) -> float:
+    def value(rows: Tensor, found: float | None = None) -> float:
         if found is None:
             # other metrics do not depend on the threshold
-            found = scored(outputs, "val", decided(outputs) if metric in THRESHOLDED else graph.task)
+            found = scored(rows, "val", decided(rows) if metric in THRESHOLDED else graph.task)
         reached = gain(metric, found)
-        return reached if lost is None else reached - lost(outputs)
+        return reached if lost is None else reached - lost(rows)
 
     outputs = infer(model, graph, score=value if select and validates else None)
     graph.task.check(outputs)
-    task = decided(outputs)
     if threshold is not None:
-        model.set_threshold(task.threshold)
-    scores = {split: scored(outputs, split, task) for split in graph.masks}
-    return Assessment(scores, value(outputs, scores["val"]) if validates else None)
+        model.set_threshold(threshold(outputs[graph.masks["val"]]))
+    task = model.decide(graph.task)
+    scores = {split: scored(outputs[mask], split, task) for split, mask in graph.masks.items()}
+    return Assessment(scores, value(outputs[graph.masks["val"]], scores["val"]) if validates else None)

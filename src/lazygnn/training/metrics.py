@@ -42,25 +42,33 @@ def gain(name: str, score: float) -> float:
 
 
 def score(metric: Metric, logits: Tensor, y: Tensor, masks: Mapping[str, Tensor]) -> dict[str, float]:
-    """Returns the score on every split.
+    """Returns the score on every split; raises what `score_of_rows` does."""
+    return {split: score_of_rows(metric, logits[mask], y[mask], split) for split, mask in masks.items()}
+
+
+def score_of_rows(metric: Metric, outputs: Tensor, targets: Tensor, split: str) -> float:
+    """Returns the score of the nodes of a split.
+
+    Args:
+        metric: The metric.
+        outputs: Of these nodes, [T, C].
+        targets: Of these nodes.
+        split: The name of the split, for errors.
 
     Raises:
-        DivergenceError: An output, or a score, is not finite.
-        GraphError: The metric is not defined on the nodes of a split.
+        DivergenceError: An output, or the score, is not finite.
+        GraphError: The metric is not defined on these nodes.
     """
-    scores = {}
-    for split, mask in masks.items():
-        outputs, targets = logits[mask], y[mask]
-        _check_finite(outputs, split)
-        try:
-            scores[split] = metric(outputs, targets)
-        except GraphError as error:
-            raise GraphError(f"split `{split}` of size {len(targets)}: {error}") from None
-        if not math.isfinite(scores[split]):
-            raise DivergenceError(
-                f"the score of split `{split}` is {scores[split]}: outputs are too large; lower `lr` or set `clip_norm`"
-            )
-    return scores
+    _check_finite(outputs, split)
+    try:
+        found = metric(outputs, targets)
+    except GraphError as error:
+        raise GraphError(f"split `{split}` of size {len(targets)}: {error}") from None
+    if not math.isfinite(found):
+        raise DivergenceError(
+            f"the score of split `{split}` is {found}: outputs are too large; lower `lr` or set `clip_norm`"
+        )
+    return found
 
 
 def check_defined(name: str, task: Task, y: Tensor, masks: Mapping[str, Tensor]) -> None:
