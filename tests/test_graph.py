@@ -243,6 +243,7 @@ def test_a_matrix_of_whole_numbers_needs_a_task(y: list[list[int]]) -> None:
 def test_there_may_be_more_classes_than_labels() -> None:
     assert Graph.from_edges(PATH, FEATURES, LABELS, num_classes=5).task.num_outputs == 5
     assert Graph.from_edges(PATH, FEATURES, num_classes=5).task.num_outputs == 5
+    assert Graph.from_edges(PATH, FEATURES, np.eye(3), num_classes=3).task.num_outputs == 3
 
 
 @pytest.mark.parametrize(
@@ -348,6 +349,11 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
             r"`task` is `ranking`; choose one of: auto, single-label, multi-label, regr",
         ),
         ({"y": LABELS, "num_classes": 0}, r"`num_classes` is 0; give at least 1"),
+        (
+            {"y": np.eye(3), "num_classes": 2},
+            r"`num_classes` is 2, but `y` has 3 columns, one for each output of a multi-label task; omit `num_classes`",
+        ),
+        ({"y": np.array([0.5, 1.5, 2]), "num_classes": 2}, "`num_classes` is 2, but `y` has 1 columns, one for each"),
         ({"y": LABELS, "class_names": ("a",)}, r"`class_names` has 1 names for 2 classes; give one name per class"),
         ({"y": LABELS, "class_names": "ab"}, r"`class_names` is 'ab', of type str; give one name per class"),
         ({"y": LABELS, "class_names": ("a", 2)}, r"`class_names\[1\]` is 2, of type int; give a text"),

@@ -87,7 +87,8 @@ class Graph:
             val_mask: Validation nodes, [N] bool.
             test_mask: Test nodes, [N] bool.
             edge_weight: Non-negative weights, [M].
-            num_classes: Number of classes; by default one more than the largest label.
+            num_classes: Number of classes; by default one more than the largest label. Of several labels, or numbers,
+                the columns of `y` are counted.
             task: `single-label`, `multi-label`, `regression`, or `auto` to infer it from `y`.
             node_ids: An id for every node, [N]. If `edges` has the same type, it holds ids instead of indices.
             class_names: A name for every class.
@@ -118,6 +119,11 @@ class Graph:
         given = zip(SPLITS, (train_mask, val_mask, test_mask), strict=True)
         masks = check_masks({split: mask for split, mask in given if mask is not None}, target, checked_task)
         names = None if class_names is None else check_class_names(class_names, checked_task.num_outputs)
+        if num_classes is not None and num_classes != checked_task.num_outputs:
+            raise GraphError(
+                f"`num_classes` is {num_classes}, but `y` has {checked_task.num_outputs} columns, one for each output "
+                f"of a {checked_task.kind} task; omit `num_classes`"
+            )
         return Graph(features, target, adj, degree, checked_task, masks, ids, names, name)
 
     @staticmethod
