@@ -256,6 +256,7 @@ def test_one_part_has_the_outputs_and_gradients_of_the_full_batch(block_graph: G
             {"alphas": [0.1, 0.0]},
             r"`alphas` is \[0\.1, 0\.0\]; a weight of 0 has no fixed point: remove it",
         ),
+        ({"beside": ["mlp", "narrow", "mlp"]}, r"`beside` is \['mlp', 'narrow', 'mlp'\]; name each model once"),
     ],
 )
 def test_options_that_cannot_be_combined_are_refused_with_a_remedy(

@@ -93,6 +93,8 @@ class LazyGNNDeepOptions(LayerOptions, ClusterOptions, HistoryOptions, Inference
             )
         if 0 in self.alphas:
             raise ConfigError(f"`alphas` is {self.alphas}; a weight of 0 has no fixed point: remove it")
+        if len(set(self.beside)) < len(self.beside):
+            raise ConfigError(f"`beside` is {self.beside}; name each model once")
         super().check(device)
 
 
