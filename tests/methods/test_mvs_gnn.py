@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import named_histories
 from lazygnn.loader import ImportanceLoader
-from lazygnn.methods import Built, Place, build_model, resolve
+from lazygnn.methods import Built, Place, build, build_model, resolve
 from lazygnn.models import MVSGCN
+from lazygnn.task import Task
+from tests.helpers import random_rows
 
 Make = Callable[..., Built]
 LAYERS: dict[str, Any] = {"hidden_channels": 9, "norm": "layer", "dropout": 0.2, "input_dropout": 0.1}
@@ -41,6 +44,20 @@ def test_batches_are_drawn_by_the_gradients_of_the_model(make: Make) -> None:
     p = loader.probabilities()
     assert not torch.allclose(p, uniform)
     assert torch.equal(p.argsort(), norms.argsort())
+
+
+def test_the_units_of_a_regression_do_not_change_the_draws(block_graph: Graph) -> None:
+    found = []
+    for center, scale in ((0.0, 1.0), (5e4, 1e3)):
+        numbers = center + scale * random_rows(60, 2, 0, torch.float32)
+        graph = replace(block_graph, y=numbers, task=Task("regression", 2))
+        torch.manual_seed(0)
+        built = build(resolve("mvs-gnn", "numbers", {"batch_size": 6, **LAYERS}), graph)
+        assert isinstance(built.loader, ImportanceLoader)
+        next(iter(built.loader))
+        found.append(built.loader.probabilities())
+    torch.testing.assert_close(*found, rtol=0.01, atol=0)
+    assert float(found[0].max()) > 1.5 * float(found[0].min())
 
 
 def test_inference_has_no_histories(block_graph: Graph) -> None:

@@ -172,7 +172,8 @@ class Method(Generic[OptionsT]):
         prepare: Changes the graph before model and loader see it, in training and in inference.
         adapt: Returns the values of its own that follow from the facts of a graph, beside those of `rule`; `None` for
             a method without a rule.
-        link: Connects the model and the loader of a training, for draws that depend on the model.
+        link: Connects the model and the loader of a training, for draws that depend on the model. That of a regression
+            is a `Standardized`, unless `standardize_targets` is off.
         lr: The learning rate that `rule` approaches as labels become plentiful beside the features.
         lr_power: With several batches in an epoch, `rule` divides the learning rate by their number to this power, and
             the epochs by their number to the rest of 1/2.

@@ -89,9 +89,9 @@ def build(
     model = build_model(config, graph, place)
     if config.trainer.epochs > 0 and not list(model.parameters()):
         raise ConfigError(f"`{config.method}` has no weights to train; set `epochs=0`")
-    method.link(model, loader)
     if config.trainer.standardize_targets and graph.task.kind == "regression" and list(model.parameters()):
         model = Standardized.fit(model, graph).to(place.device)
+    method.link(model, loader)
     return Built(model, loader, graph, feature_scale, parts)
 
 

@@ -13,7 +13,7 @@ from lazygnn.methods.base import Cut, Facts, Method, Place
 from lazygnn.methods.gcn import GCNOptions
 from lazygnn.methods.options import BatchOptions, HistoryOptions
 from lazygnn.model import Model
-from lazygnn.models import MVSGCN
+from lazygnn.models import MVSGCN, Standardized
 from lazygnn.propagation import Mix
 
 
@@ -61,7 +61,7 @@ def make_loader(options: MVSOptions, cut: Cut, place: Place) -> Loader:  # noqa:
 
 def link(model: Model, loader: Loader) -> None:
     """Lets the loader draw by the gradients of the model."""
-    assert isinstance(model, MVSGCN)
+    assert isinstance(model, MVSGCN | Standardized)
     assert isinstance(loader, ImportanceLoader)
     loader.source = model
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph, training_targets
 from lazygnn.model import Model
+from lazygnn.models.mvs_gcn import MVSGCN
 from lazygnn.task import Task
 
 
@@ -89,6 +90,16 @@ class Standardized(Model):
     def diagnose(self, graph: Graph) -> dict[str, float]:
         """Returns errors of the histories by name."""
         return self.model.diagnose(self._scaled_graph(graph))
+
+    def measure(self, batch: Batch, task: Task) -> None:
+        """Lets the model measure gradient norms, of the loss that it is trained with (MVS-GNN)."""
+        assert isinstance(self.model, MVSGCN)
+        self.model.measure(self._scaled_batch(batch), task)
+
+    def stored_norms(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the gradient norms of some nodes, and whether they were ever measured."""
+        assert isinstance(self.model, MVSGCN)
+        return self.model.stored_norms(nodes)
 
     def _scaled_batch(self, batch: Batch) -> Batch:
         ring = None if batch.ring is None else replace(batch.ring, y=self._scaled(batch.ring.y))
