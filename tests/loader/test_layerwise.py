@@ -1,5 +1,6 @@
 """What FastGCN and LADIES draw: exact matrices given the draw, and the expectation of the draws."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -89,6 +90,19 @@ def test_a_node_without_a_drawn_neighbor_has_a_row_of_zeros(graph: Graph) -> Non
     product = spmm(adj, batch.x)
     assert not bool(product[empty].any())
     assert bool(product.isfinite().all())
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_nodes_of_degree_zero_have_finite_sums(released: bool) -> None:
+    """A self-loop of weight zero stays in the matrix, and its column has no probability."""
+    at = np.arange(6)
+    edges, weight = np.stack((at, at)), (at >= 4).astype(float)
+    graph = Graph.from_edges(edges, np.eye(6), at % 2, edge_weight=weight, train_mask=at < 5)
+    loader = LadiesLoader(graph, 2, num_samples=4, released=released)
+    for targets in (at[:3], at[2:5]):
+        batch = loader.make(torch.from_numpy(targets), torch.Generator().manual_seed(0))
+        for adj in batch.adjs:
+            assert bool(adj.value.isfinite().all())
 
 
 def released_bias(graph: Graph, num_samples: int, draws: int = 60) -> float:

@@ -136,13 +136,14 @@ class LadiesLoader(LayerLoader):
         """Draws from the nodes that the rows have entries for; every target is among them by its self-loop."""
         candidates, at = block.col.long().unique(return_inverse=True)
         squares = column_squares(block.value, at, len(candidates))
-        probability = squares / squares.sum()
+        # the rows may be all zero, as those of nodes of degree zero are
+        probability = squares / squares.sum().clamp(min=torch.finfo(squares.dtype).tiny)
         if not self.released:
             drawn = _independent(probability, probability.cumsum(0), self.num_samples, generator)
             return drawn._replace(nodes=candidates[drawn.nodes])
         distinct = draw_distinct(probability, self.num_samples, generator)
         kept = torch.cat((distinct, torch.searchsorted(candidates, targets))).unique()
-        return Drawn(candidates[kept], probability[kept].reciprocal())
+        return Drawn(candidates[kept], _finite(probability[kept].reciprocal()))
 
     def weigh(self, block: Csr, sampled: Csr) -> Csr:
         """Scales the rows, if this is what the authors' code does."""
@@ -155,7 +156,12 @@ class LadiesLoader(LayerLoader):
 
 def _independent(probability: Tensor, cumulative: Tensor, count: int, generator: torch.Generator) -> Drawn:
     nodes, times = draw(cumulative, count, generator).unique(return_counts=True)
-    return Drawn(nodes, times / (count * probability[nodes]))
+    return Drawn(nodes, _finite(times / (count * probability[nodes])))
+
+
+def _finite(factor: Tensor) -> Tensor:
+    """Replaces the factors of columns without a probability, which are zero."""
+    return factor.nan_to_num(posinf=0.0)
 
 
 def _row_sums(matrix: Csr) -> Tensor:
