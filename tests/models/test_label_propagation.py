@@ -96,6 +96,19 @@ def test_several_labels_and_numbers_are_weighted_means_of_labels(block_arrays: d
     torch.testing.assert_close(out, closed_form(numbers, numbers.y.double(), 0.2), atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("alpha", [0.01, 0.1, 0.5])
+def test_far_from_all_labels_a_number_is_between_the_smallest_and_the_largest(alpha: float) -> None:
+    """Where a label hardly reaches, the error of the solution is as large as the solution."""
+    at = np.arange(300)
+    graph = Graph.from_edges(
+        np.stack((at[:-1], at[1:])), at[:, None], at % 7 + 1e3, train_mask=at % 200 == 150, task="regression"
+    )
+    labels = graph.y[graph.masks["train"]]
+    out = LabelPropagation(alpha).infer(graph)
+    assert float(labels.min()) <= float(out.min())
+    assert float(out.max()) <= float(labels.max())
+
+
 def test_a_node_that_no_label_reaches_gets_the_class_frequencies() -> None:
     graph = Graph.from_edges(
         np.array([[0], [1]]), np.eye(4), np.array([0, 0, 1, 1]), train_mask=np.array([True, True, True, False])

@@ -70,7 +70,11 @@ class LabelPropagation(Model):
         mean = (spread + _PRIOR * mean) / (mass + _PRIOR)
         if graph.task.kind == "single-label":
             return mean.clamp(min=torch.finfo(mean.dtype).tiny).log()
-        return mean.logit(eps=1e-6) if graph.task.kind == "multi-label" else mean
+        if graph.task.kind == "multi-label":
+            return mean.logit(eps=1e-6)
+        # far from all labels, the error of the solution is larger than the mass
+        known = labels[train > 0]
+        return mean.clamp(known.amin(dim=0), known.amax(dim=0))
 
     def check_task(self, graph: Graph) -> None:
         """Raises an error if `class_mass` is set for a task without classes."""
