@@ -7,7 +7,9 @@ from torch import Tensor
 from lazygnn.data.folder import load_folder
 from lazygnn.distributed.exchange import Exchange
 from lazygnn.distributed.group import Ranks
+from lazygnn.distributed.plan import make_plan
 from lazygnn.distributed.shard import open_shard
+from lazygnn.distributed.traffic import Traffic
 from lazygnn.history.codec import Codec
 from tests.distributed.workers import in_threads
 from tests.helpers import random_rows
@@ -64,3 +66,26 @@ def test_rows_stay_as_they_were_until_the_next_exchange(prepared: Path) -> None:
 
     for seen in in_threads(2, run):
         assert seen.tolist() == [1, 1, 2]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize("stored", [torch.int8, torch.float32])
+def test_a_rank_may_receive_one_row_or_none(stored: torch.dtype, count: int) -> None:
+    # records of 16 bytes as int8, whose scales do not start at a multiple of four
+    values, inputs = VALUES[:4], INPUTS[:4]
+
+    def run(ranks: Ranks) -> None:
+        # the second rank reads three rows of the first, and the first `count` rows of the second
+        halo = torch.arange(4, 4 + count) if ranks.is_first else torch.arange(3)
+        plan = make_plan(ranks, [0, 4, 8], halo, torch.arange(len(halo)))
+        exchange = Exchange(ranks, 4, len(halo), CPU, traffic=Traffic())
+        codec = Codec(stored, torch.float32)
+        stores = [exchange.make_store(codec, rows.shape[1], True) for rows in (values, inputs)]
+        for store, rows in zip(stores, (values, inputs), strict=True):
+            store.write(torch.arange(4), rows)
+        exchange.launch(plan)
+        for store, rows in zip(stores, (values, inputs), strict=True):
+            copies = store.read(torch.arange(4, 4 + len(halo)))
+            torch.testing.assert_close(copies, rows[halo % 4], rtol=0, atol=0.02)
+
+    in_threads(2, run)

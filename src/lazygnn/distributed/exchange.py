@@ -119,4 +119,6 @@ def _as_bytes(part: Tensor) -> Tensor:
 
 
 def _from_bytes(columns: Tensor, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    return columns.contiguous().view(dtype).reshape(tuple(shape))
+    # of one row or none, `contiguous` keeps the place and the width of the record, which may not be those of numbers
+    rows = columns.contiguous() if len(columns) > 1 else columns.clone(memory_format=torch.contiguous_format)
+    return rows.view(dtype).reshape(tuple(shape))
