@@ -11,10 +11,10 @@ from lazygnn.loader import ClusterLoader
 from tests.distributed.workers import in_threads
 
 
-def loader_of(folder: Path, ranks: Ranks, per_step: int = 2, halo: str = "frozen") -> PartLoader:
+def loader_of(folder: Path, ranks: Ranks, per_step: int = 2, halo: str = "frozen", seed: int = 4) -> PartLoader:
     shard = open_shard(folder, ranks)
     around = shard.halo_features() if halo == "features" else None
-    return PartLoader(shard, shard.graph, ranks, 2, parts_per_step=per_step, halo=halo, halo_features=around, seed=4)
+    return PartLoader(shard, shard.graph, ranks, 2, parts_per_step=per_step, halo=halo, halo_features=around, seed=seed)
 
 
 def test_all_ranks_take_the_same_steps(prepared: Path) -> None:
@@ -70,5 +70,13 @@ def test_an_epoch_can_be_resumed(prepared: Path) -> None:
         assert other.state_dict() == {"seed": 4, "epoch": 1, "position": 0}
         assert other.upcoming() is None
         assert len(list(other)) == 5
+
+    in_threads(1, run)
+
+
+def test_a_seed_may_be_large(prepared: Path) -> None:
+    def run(ranks: Ranks) -> None:
+        steps = list(loader_of(prepared, ranks, per_step=1, seed=2**63 - 1).steps())
+        assert sorted(part.number for step in steps for part in step.parts) == list(range(5))
 
     in_threads(1, run)
