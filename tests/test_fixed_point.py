@@ -153,6 +153,15 @@ def test_the_tolerance_is_relative_to_the_input(solver: Solver, scale: float) ->
 
 
 @pytest.mark.parametrize("solver", ["chebyshev", "power"])
+@pytest.mark.parametrize("scale", [1e-30, 1e-22, 1e22, 1e30])
+def test_numbers_whose_squares_float32_cannot_hold_are_solved(solver: Solver, scale: float) -> None:
+    adj, x = path_of(100).adj, random_rows(100, 2, 0, torch.float32)
+    plain, scaled = (solve(adj, factor * x, 0.1, tolerance=1e-3, solver=solver) for factor in (1.0, scale))
+    assert scaled.num_products == plain.num_products > 1
+    torch.testing.assert_close(scaled.x / scale, plain.x, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["chebyshev", "power"])
 def test_the_high_pass_is_the_low_pass_of_the_negative_matrix(solver: Solver) -> None:
     adj = path_of(100).to(torch.float64).adj
     x, negative = random_rows(100, 2, 0), adj.with_value(-adj.value)

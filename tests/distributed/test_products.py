@@ -82,6 +82,18 @@ def test_norms_and_sums_are_those_of_all_ranks(prepared: Path) -> None:
         torch.testing.assert_close(total, X.sum(0))
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_a_norm_does_not_leave_the_range_of_float32(prepared: Path, scale: float) -> None:
+    x = scale * X.float()
+
+    def run(ranks: Ranks) -> float:
+        matrix = open_shard(prepared, ranks).matrix
+        return ops.norm(matrix, ops.own_rows(matrix, x))
+
+    for norm in in_threads(3, run):
+        assert norm / scale == pytest.approx(float(X.norm()), rel=1e-5)
+
+
 def test_a_response_is_fitted_to_the_whole_graph(prepared: Path) -> None:
     expected = fit_response(load_folder(prepared).adj, 0.1, 2, beta=0.1)
     assert not expected.is_plain

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lazygnn import ops
+from lazygnn.ops import reference
 
 if TYPE_CHECKING:
     from lazygnn.distributed.matrix import ShardedMatrix
@@ -82,7 +83,7 @@ def run_steps(
 
 def norm(matrix: "ShardedMatrix", x: Tensor) -> Tensor:
     """Returns the Frobenius norm of the rows of all ranks."""
-    own = torch.linalg.vector_norm(x).double().square()
+    own = reference.norm(matrix, x).double().square()
     return matrix.ranks.sum(own).sqrt()
 
 

@@ -4,12 +4,16 @@ Rows of 16-bit numbers are multiplied and summed in the type of the matrix and r
 it would round the matrix. On a CPU a 16-bit matrix is converted to float32 first, since MKL has no product for it.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from lazygnn.ops.csr import Csr
+
+# squares of the entries of a billion numbers with this norm are normal in float32
+_SMALLEST_NORM = 1e-12
 
 
 def spmm(matrix: Csr, x: Tensor, halo: Tensor | None = None) -> Tensor:
@@ -74,7 +78,8 @@ def run_steps(
 def norm(matrix: Csr, x: Tensor) -> Tensor:  # noqa: ARG001
     """Returns the Frobenius norm of `x`."""
     found: Tensor = torch.linalg.vector_norm(x)
-    return found
+    # a sum of squares leaves the range of float32 long before the numbers do; float64 makes a copy
+    return found if _SMALLEST_NORM < float(found) < math.inf else torch.linalg.vector_norm(x, dtype=torch.float64)
 
 
 def total(matrix: Csr, x: Tensor) -> Tensor:  # noqa: ARG001
