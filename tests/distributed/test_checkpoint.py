@@ -1,6 +1,5 @@
 """Resuming with another number of ranks is in test_trainer.py."""
 
-import json
 import logging
 from pathlib import Path
 
@@ -8,11 +7,12 @@ import pytest
 import torch
 
 from lazygnn.distributed.building import build_trainer, share_of
-from lazygnn.distributed.checkpoint import STATE, RankCheckpoints
+from lazygnn.distributed.checkpoint import FORMAT, STATE, RankCheckpoints
 from lazygnn.distributed.group import Ranks
 from lazygnn.distributed.trainer import RankTrainer
 from lazygnn.errors import CheckpointError
 from lazygnn.methods import resolve
+from lazygnn.run.record import read_sealed, seal
 
 
 def make_trainer(folder: Path, epochs: int) -> RankTrainer:
@@ -52,10 +52,23 @@ def test_a_corrupt_checkpoint_is_skipped(
     assert "skipping checkpoint" in caplog.text
 
 
+@pytest.mark.parametrize("name", [".metadata", "__0_0.distcp", STATE])
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 0.99])
+def test_a_flip_of_a_byte_is_found(saved: RankCheckpoints, prepared: Path, name: str, share: float) -> None:
+    file = saved.path / "ranks-000000003" / name
+    content = bytearray(file.read_bytes())
+    content[int(share * len(content))] ^= 1
+    file.write_bytes(content)
+    trainer = make_trainer(prepared, 3)
+    assert saved.restore(trainer)
+    assert trainer.num_batches == 2
+
+
 def test_without_a_valid_checkpoint_the_reasons_are_told(saved: RankCheckpoints, prepared: Path) -> None:
     (saved.path / "ranks-000000003" / STATE).unlink()
     state = saved.path / "ranks-000000002" / STATE
-    state.write_text(json.dumps(json.loads(state.read_text()) | {"parts": 7}))
+    known = read_sealed(state, FORMAT, "a state")
+    state.write_bytes(seal({name: value for name, value in known.items() if name != "sha256"} | {"parts": 7}))
     with pytest.raises(CheckpointError, match="it has 7 parts, and the graph 5"):
         saved.restore(make_trainer(prepared, 3))
 

@@ -1,11 +1,12 @@
 """Checkpoints of all ranks, by `torch.distributed.checkpoint`.
 
 Rows of histories are saved part by part, each under a name of its own, by the rank that owns the part. Another number
-of ranks therefore finds its parts by name. A checkpoint is complete when its folder has its final name. Its metadata
-are pickled by torch, so load only checkpoints from a trusted source.
+of ranks therefore finds its parts by name. A checkpoint is complete when its folder has its final name. Its state has
+the digests of all files, which are compared before they are read. Its metadata are pickled by torch, so load only
+checkpoints from a trusted source.
 """
 
-import json
+import hashlib
 import logging
 import re
 import shutil
@@ -27,11 +28,14 @@ from lazygnn.distributed.group import Ranks
 from lazygnn.distributed.trainer import RankTrainer
 from lazygnn.errors import CheckpointError
 from lazygnn.files import discard, sync
+from lazygnn.run.record import read_sealed, seal
 
 logger = logging.getLogger(__name__)
 
-STATE = "state.json"
+STATE, FORMAT = "state.json", "lazygnn-rank-checkpoint"
 _NAME = re.compile(r"ranks-([0-9]{9,})")
+# what torch writes beside the files of the ranks
+_METADATA = ".metadata"
 # what a history has besides rows
 _COUNTERS = ("norms", "num_pushes", "complete")
 
@@ -72,8 +76,15 @@ class RankCheckpoints:
                 f"cannot save `{final}`: {reason}; free some space or make the folder writable"
             ) from error
         with self.ranks.agreeing():
+            # each rank those that it has written, which another host may not see yet
+            own = {file.name: _digest(file) for file in unfinished.glob(f"__{self.ranks.rank}_*")}
             if self.ranks.is_first:
-                (unfinished / STATE).write_text(json.dumps(state | {"parts": trainer.num_parts}))
+                own[_METADATA] = _digest(unfinished / _METADATA)
+        digests = {name: digest for each in self.ranks.gather(own) for name, digest in each.items()}
+        with self.ranks.agreeing():
+            if self.ranks.is_first:
+                record = {"format": FORMAT, **state, "parts": trainer.num_parts, "digests": digests}
+                (unfinished / STATE).write_bytes(seal(record))
                 sync(unfinished)
                 discard(final)
                 unfinished.rename(final)
@@ -90,8 +101,8 @@ class RankCheckpoints:
         names = self.ranks.from_first([folder.name for folder in self._complete()])
         reasons: list[str] = []
         for name in names:
-            failure = self._try(trainer, self.path / name)
-            failures = [each for each in self.ranks.gather(failure) if each is not None]
+            failures = self._failures(self._find_damage(self.path / name))
+            failures = failures or self._failures(self._try(trainer, self.path / name))
             if not failures:
                 return True
             reasons.append(f"{name}: {failures[0]}")
@@ -104,11 +115,26 @@ class RankCheckpoints:
             )
         return False
 
+    def _failures(self, own: str | None) -> list[str]:
+        """Returns why a checkpoint cannot be loaded, of all ranks."""
+        return [each for each in self.ranks.gather(own) if each is not None]
+
+    def _find_damage(self, folder: Path) -> str | None:
+        """Compares the digests of the state and of a share of the files; returns what does not match, or `None`."""
+        try:
+            digests = _read_state(folder)["digests"]
+            for name in sorted(digests)[self.ranks.rank :: self.ranks.size]:
+                if _digest(folder / name) != digests[name]:
+                    return f"`{name}` is corrupt: its digest does not match"
+        except (OSError, KeyError, CheckpointError) as error:
+            return str(error)
+        return None
+
     def _try(self, trainer: RankTrainer, folder: Path) -> str | None:
         """Loads a checkpoint; returns why it cannot be loaded, or `None`."""
         tensors, _ = trainer.checkpoint()
         try:
-            state = json.loads((folder / STATE).read_text())
+            state = _read_state(folder)
             if state["parts"] != trainer.num_parts:
                 return f"it has {state['parts']} parts, and the graph {trainer.num_parts}"
             reader = FileSystemReader(folder)
@@ -117,7 +143,7 @@ class RankCheckpoints:
                 load(wanted, storage_reader=reader, no_dist=True)
             rows = {name: value for name, value in tensors.items() if _is_rows(name)}
             trainer.restore(rows | {name: value for name, value in wanted.items() if "/" not in name}, state)
-        except (OSError, ValueError, KeyError, RuntimeError, CheckpointException) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, CheckpointError, CheckpointException) as error:
             return " ".join(str(error).split())[-300:]
         return None
 
@@ -127,6 +153,15 @@ class RankCheckpoints:
             return []
         found = [folder for folder in self.path.iterdir() if _NAME.fullmatch(folder.name)]
         return sorted(found, key=lambda folder: int(folder.name.removeprefix("ranks-")), reverse=True)
+
+
+def _read_state(folder: Path) -> dict[str, Any]:
+    return read_sealed(folder / STATE, FORMAT, "the state of a checkpoint")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager
