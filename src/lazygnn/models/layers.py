@@ -105,7 +105,10 @@ class TargetBatchNorm(nn.BatchNorm1d):
     def forward(self, x: Tensor, num_targets: int | None = None) -> Tensor:
         """Normalizes all rows with the statistics of the first `num_targets`."""
         if self.training and (len(x) if num_targets is None else num_targets) < 2:
-            raise ConfigError("a batch has one node, which has no variance; choose larger batches, or set `norm=layer`")
+            raise ConfigError(
+                "a batch has one node, which has no variance; choose larger batches, or no batch norm: "
+                "set `norm=layer`, or leave `convolutions` out of `beside`"
+            )
         if not self.training or num_targets is None or num_targets == len(x):
             return super().forward(x)
         targets = super().forward(x[:num_targets])
