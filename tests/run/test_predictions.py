@@ -1,5 +1,7 @@
 import csv
 import errno
+import os
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -102,6 +104,17 @@ def test_csv_quotes_what_needs_quotes(graph: Graph, tmp_path: Path) -> None:
     assert rows[0] == ["node", "prediction", "probability"]
     assert [row[:2] for row in rows[1:]] == [["ann", "dog"], ["bob, jr.", "cat"], ['c"d', "cat"], ["eve", "cat"]]
     assert float(rows[1][2]) == pytest.approx(0.75)
+
+
+def test_csv_is_in_utf_8_in_any_locale(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    script = (
+        "import sys; from pathlib import Path; import numpy as np; from lazygnn.run.predictions import write_table; "
+        "write_table({'node': np.array([chr(0x65E5)])}, Path(sys.argv[1]))"
+    )
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", script, str(path)], env=plain, check=True)
+    assert path.read_text(encoding="utf-8") == "node\n\u65e5\n"
 
 
 def test_parquet_holds_the_same_columns(graph: Graph, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def _write_parquet(table: dict[str, np.ndarray], path: Path) -> None:
 
 
 def _write_csv(table: dict[str, np.ndarray], path: Path) -> None:
-    with path.open("w", newline="") as file:
+    with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(table)
         writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
