@@ -62,6 +62,7 @@ def test_a_column_may_name_the_splits() -> None:
         [f"2026-0{month}-01" for month in (6, 1, 2, 3, 4, 5, 9)],
         [f"2026-01-01 0{hour}:00:00" for hour in (6, 1, 2, 3, 4, 5, 9)],
         pa.array([6, 1, 2, 3, 4, 5, 9], pa.timestamp("s")),
+        pa.array([6, 1, 2, 3, 4, 5, 9], pa.timestamp("ns")),
         pa.array([6, 1, 2, 3, 4, 5, 9], pa.date32()),
     ],
 )
@@ -92,3 +93,21 @@ def test_a_wrong_time_is_refused(times: list[str], message: str) -> None:
     source, table = frame(time=times)
     with pytest.raises(GraphError, match=message):
         split_by_time(source, table, "time", LABELED[:2], (60, 20, 20))
+
+
+@pytest.mark.parametrize(
+    ("values", "name"),
+    [
+        (pa.array([1, 2], pa.time32("s")), r"time32\[s\]"),
+        (pa.array([1, 2], pa.duration("us")), r"duration\[us\]"),
+        (pa.array([[1], [2]], pa.list_(pa.int64())), "list<item: int64>"),
+        (pa.array([b"\xff", b"a"]), "binary"),
+    ],
+)
+def test_a_column_of_another_type_is_refused(values: pa.Array, name: str) -> None:
+    source, table = frame(column=values)
+    with pytest.raises(GraphError, match=rf"^`nodes`, column `column` has the type {name}; write numbers, or dates"):
+        split_by_time(source, table, "column", LABELED[:2], (60, 20, 20))
+    if not pa.types.is_temporal(values.type):
+        with pytest.raises(GraphError, match=rf"^`nodes`, column `column` has the type {name}; write train, val or"):
+            split_by_column(source, table, "column", LABELED[:2])

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +48,8 @@ def split_by_shares(labeled: np.ndarray, ratio: Sequence[float], seed: int, clas
 
 def split_by_column(source: Source, table: pa.Table, column: str, labeled: np.ndarray) -> Masks:
     """Reads the split of every node: train, val or test; a missing value is no split, and so is a missing label."""
-    texts = pc.utf8_lower(pc.utf8_trim_whitespace(pc.cast(decode(table.column(column)), TEXT)))
+    remedy = "write train, val or test, or leave it empty"
+    texts = pc.utf8_lower(_texts(source, column, decode(table.column(column)), remedy))
     found = np.array([split for split, names in _NAMES.items() for _ in names])
     names = pa.array([name for names in _NAMES.values() for name in names], TEXT)
     position = pc.fill_null(pc.index_in(texts, value_set=names), -1).to_numpy()
@@ -55,10 +57,7 @@ def split_by_column(source: Source, table: pa.Table, column: str, labeled: np.nd
     wrong = (position < 0) & ~absent
     if wrong.any():
         row = int(wrong.argmax())
-        raise GraphError(
-            f"{source.place(row)}, column `{column}`: {show(texts[row].as_py())} is not a split; write train, val or "
-            "test, or leave it empty"
-        )
+        raise GraphError(f"{source.place(row)}, column `{column}`: {show(texts[row].as_py())} is not a split; {remedy}")
     return {split: (position >= 0) & (found[position] == split) & labeled for split in _NAMES}
 
 
@@ -84,12 +83,17 @@ def split_by_time(source: Source, table: pa.Table, column: str, labeled: np.ndar
 
 def _times(source: Source, table: pa.Table, column: str) -> np.ndarray:
     """Returns times as numbers, NaN where they are missing, [N]."""
-    array = decode(table.column(column))
-    if pa.types.is_temporal(array.type):
-        array = pc.cast(pc.cast(array, pa.timestamp("us")), pa.int64())
+    array, remedy = decode(table.column(column)), "write numbers, or dates such as 2026-01-31 or 2026-01-31 12:00:00"
+    if pa.types.is_date(array.type):
+        array = pc.cast(array, pa.timestamp("us"))
+    if pa.types.is_timestamp(array.type):
+        # in the unit of the column, since nanoseconds do not convert to microseconds
+        array = pc.cast(array, pa.int64())
+    elif pa.types.is_temporal(array.type):
+        raise _wrong_type(source, column, array, remedy)
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         return np.asarray(pc.cast(array, pa.float64(), safe=False).to_numpy())
-    texts = pc.utf8_trim_whitespace(pc.cast(array, TEXT))
+    texts = _texts(source, column, array, remedy)
     texts = pc.if_else(pc.is_in(texts, value_set=pa.array(MISSING, TEXT)), None, texts)
     for kind in (pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:
@@ -99,10 +103,7 @@ def _times(source: Source, table: pa.Table, column: str) -> np.ndarray:
         numbers = parsed if kind == pa.float64() else pc.cast(pc.cast(parsed, pa.int64()), pa.float64())
         return np.asarray(numbers.to_numpy())
     row = next(row for row, text in enumerate(texts.to_pylist()) if text is not None and not _is_time(text))
-    raise GraphError(
-        f"{source.place(row)}, column `{column}`: {show(texts[row].as_py())} is not a time; write numbers, or dates "
-        "such as 2026-01-31 or 2026-01-31 12:00:00"
-    )
+    raise GraphError(f"{source.place(row)}, column `{column}`: {show(texts[row].as_py())} is not a time; {remedy}")
 
 
 def _is_time(text: str) -> bool:
@@ -111,3 +112,15 @@ def _is_time(text: str) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def _texts(source: Source, column: str, array: Any, remedy: str) -> Any:
+    """Returns the values of a column as text without surrounding spaces; refuses types that are not text."""
+    try:
+        return pc.utf8_trim_whitespace(pc.cast(array, TEXT))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise _wrong_type(source, column, array, remedy) from None
+
+
+def _wrong_type(source: Source, column: str, array: Any, remedy: str) -> GraphError:
+    return GraphError(f"{source.name}, column `{column}` has the type {array.type}; {remedy}")
