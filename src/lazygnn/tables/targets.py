@@ -20,8 +20,9 @@ from lazygnn.tables.summary import Summary
 SEPARATOR = ";"
 # more different whole numbers are numbers rather than names of classes
 _MOST_NUMBERED_CLASSES = 20
-_YES = ("1", "true", "yes")
-_NO = ("0", "false", "no")
+# pandas writes whole numbers as 1.0 and 0.0 where the column has missing values
+_YES = ("1", "1.0", "true", "yes")
+_NO = ("0", "0.0", "false", "no")
 
 
 def fit_target(source: Source, table: pa.Table, columns: Sequence[str], options: TableOptions) -> Target:
