@@ -196,3 +196,14 @@ def test_export_writes_a_folder(lazygnn: Command, trained: Path) -> None:
     assert "use it with `python plain/model.py graph.npz predictions.npy`" in done.err
     assert json.loads(Path("plain/model.json").read_text())["class_names"] == ["ant", "bee", "cat"]
     assert_one_line(lazygnn("export", trained, "--out", "plain"), "`plain` exists; choose another `--out` or remove it")
+
+
+@pytest.mark.parametrize(
+    "command", [("show",), ("compare", "--json"), ("report",), ("train", "--quiet", "--set", "epochs=1", "--init-from")]
+)
+def test_every_command_takes_a_changed_run_as_it_is(lazygnn: Command, broken: Path, command: tuple[str, ...]) -> None:
+    args = (*command, broken, broken) if command[0] == "compare" else (*command, broken)
+    with (broken / "config.json").open("a") as file:
+        file.write("\n")
+    assert_one_line(lazygnn(*args), "config.json` has changed since lazygnn wrote it; ")
+    assert lazygnn(*args, "--no-verify").status == 0

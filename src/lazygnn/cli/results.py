@@ -135,4 +135,4 @@ def _refuse_for_ranks(given: dict[str, object]) -> None:
 
 def show(run: RunArgument) -> None:
     """Shows the resolved configuration, the training log and the result of a run."""
-    show_run(run, Console())
+    show_run(run, Console(), verify=verifies())

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from lazygnn import commands
 from lazygnn.cli.app import say
-from lazygnn.cli.arguments import DeviceOption, RootOption, RunRootOption
+from lazygnn.cli.arguments import DeviceOption, RootOption, RunRootOption, verifies
 from lazygnn.commands.comparison import check_split, compare_runs
 from lazygnn.commands.reporting import write_page
 from lazygnn.config import parse_assignments, read_options
@@ -68,7 +68,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line instead of a table.")] = False,
 ) -> None:
     """Compares runs with the first of them, by the scores of common seeds."""
-    found = compare_runs(runs, split=check_split(split), picture=out)
+    found = compare_runs(runs, split=check_split(split), picture=out, verify=verifies())
     if as_json:
         typer.echo(json.dumps(found.record()))
         return
@@ -84,5 +84,5 @@ def report(
     device: DeviceOption = "auto",
 ) -> None:
     """Writes a page about one or several runs: summary, curves, classes, calibration, mistakes, costs, settings."""
-    write_page(runs, out, device=device, root=root)
+    write_page(runs, out, device=device, root=root, verify=verifies())
     Console(stderr=True).print(f"wrote {out}", highlight=False, soft_wrap=True)

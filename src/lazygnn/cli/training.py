@@ -74,7 +74,8 @@ def train(
     if init_from is not None:
         if seeds is not None:
             raise ConfigError("`--init-from` starts all seeds from the same weights; omit `--seeds`")
-        found = commands.fine_tune(init_from, values, out, method=method, dataset=dataset, quiet=quiet, **place)
+        place |= {"method": method, "dataset": dataset, "verify": verifies()}
+        found = commands.fine_tune(init_from, values, out, quiet=quiet, **place)
         typer.echo(json.dumps(found))
         return
     assert method is not None

@@ -104,7 +104,11 @@ class Comparison:
 
 
 def compare_runs(
-    paths: Sequence[Path | str], *, split: Split | None = None, picture: Path | str | None = None
+    paths: Sequence[Path | str],
+    *,
+    split: Split | None = None,
+    picture: Path | str | None = None,
+    verify: bool = True,
 ) -> Comparison:
     """Compares runs with the first of them, by the scores of common seeds.
 
@@ -112,11 +116,12 @@ def compare_runs(
         paths: Run folders, or folders of several seeds. Run folders that differ in their seed alone count as one.
         split: The split to judge by; by default `test` if all runs have it, or else `val`.
         picture: A PNG file to draw the validation scores into, over epochs and over seconds of training.
+        verify: Whether files of the runs that have changed since they were written are refused.
     """
     picture = as_optional_path(picture, "picture")
     if picture is not None and picture.suffix != ".png":
         raise ConfigError(f"cannot draw `{picture}`; choose a name that ends in .png")
-    candidates = _candidates(as_paths(paths, "paths"))
+    candidates = _candidates(as_paths(paths, "paths"), verify=verify)
     if len(candidates) < 2:
         raise ConfigError(
             f"found {len(candidates)} configuration to compare; give at least two, such as "
@@ -134,13 +139,13 @@ def compare_runs(
     return Comparison(candidates, chosen, differences, probabilities)
 
 
-def _candidates(paths: Sequence[Path]) -> list[Candidate]:
+def _candidates(paths: Sequence[Path], *, verify: bool) -> list[Candidate]:
     found: list[Candidate] = []
     # run folders by all of their configuration but the seed
     alike: dict[str, Candidate] = {}
     for path in paths:
         if SeedRuns.is_at(path):
-            seeds = SeedRuns(path)
+            seeds = SeedRuns(path, verify=verify)
             one = Candidate(str(path))
             for seed in seeds.seeds():
                 run = seeds.find(seed)
@@ -149,7 +154,7 @@ def _candidates(paths: Sequence[Path]) -> list[Candidate]:
                 _add(one, run, seed)
             found.append(one)
             continue
-        run = Run.open(path)
+        run = Run.open(path, verify=verify)
         config = run.config(read_config)
         one = alike.setdefault(_without_seed(config), Candidate(str(path)))
         if config.seed in one.results:

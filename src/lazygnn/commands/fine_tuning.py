@@ -23,6 +23,7 @@ def fine_tune(
     device: str = "auto",
     root: str | None = None,
     quiet: bool = False,
+    verify: bool = True,
 ) -> dict[str, Any]:
     """Trains a new run from the best weights of an earlier one, with its options.
 
@@ -36,12 +37,13 @@ def fine_tune(
         device: `auto`, `cpu` or `cuda`.
         root: The folder of data files.
         quiet: Shows no progress.
+        verify: Whether files of the earlier run that have changed since they were written are refused.
     """
     path, out = as_path(path, "path"), as_optional_path(out, "out")
-    earlier = Run.open(path).config(read_config)
+    earlier = Run.open(path, verify=verify).config(read_config)
     place: dict[str, Any] = {"seed": seed, "device": device}
     if dataset is not None:
         place |= {"dataset": dataset, "root": root}
     config = derive(earlier, values, method=method, **place)
     graph = reload_graph(earlier, root) if dataset is None else load_graph(dataset, root)
-    return train(config, out, graph=graph, init_from=path, quiet=quiet)
+    return train(config, out, graph=graph, init_from=path, quiet=quiet, verify=verify)

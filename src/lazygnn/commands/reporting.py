@@ -29,7 +29,12 @@ _GROUPS = {"degree": "neighbors", "distance": "steps to a training node", "agree
 
 
 def write_page(
-    paths: Sequence[Path | str] | Path | str, out: Path | str, *, device: str = "auto", root: str | None = None
+    paths: Sequence[Path | str] | Path | str,
+    out: Path | str,
+    *,
+    device: str = "auto",
+    root: str | None = None,
+    verify: bool = True,
 ) -> None:
     """Writes the page of one or several runs, from fresh predictions of their best weights.
 
@@ -38,13 +43,14 @@ def write_page(
         out: The HTML file.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        verify: Whether files of the runs that have changed since they were written are refused.
     """
     runs, out = as_paths(paths, "paths"), as_path(out, "out")
     if out.suffix not in (".html", ".htm"):
         raise ConfigError(f"cannot write `{out}`; choose a name that ends in .html")
     if not out.parent.is_dir():
         raise ConfigError(f"cannot write `{out}`: the folder `{out.parent}` does not exist; create it first")
-    page = make_page([_entry(path, device, root) for path in runs])
+    page = make_page([_entry(path, device, root, verify=verify) for path in runs])
     try:
         write_file(out, page.encode())
     except OSError as error:
@@ -99,8 +105,8 @@ def show_report(path: Path | str, console: Console) -> None:
             console.print(_table(f"by {key}", rows))
 
 
-def _entry(path: Path, device: str, root: str | None) -> Entry:
-    run = Run.open(path)
+def _entry(path: Path, device: str, root: str | None, *, verify: bool) -> Entry:
+    run = Run.open(path, verify=verify)
     config, weights, chosen = run.config(read_config), run.load_weights(), choose_device(device)
     with without_warnings():
         loaded = reload_graph(config, root)

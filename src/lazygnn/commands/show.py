@@ -16,10 +16,16 @@ from lazygnn.run.folder import Run
 _ENOUGH = 5
 
 
-def show_run(path: Path | str, console: Console) -> None:
-    """Prints the resolved configuration, tables of the training log, and the result."""
+def show_run(path: Path | str, console: Console, *, verify: bool = True) -> None:
+    """Prints the resolved configuration, tables of the training log, and the result.
+
+    Args:
+        path: The run folder.
+        console: Where to print.
+        verify: Whether files of the run that have changed since they were written are refused.
+    """
     path = as_path(path, "path")
-    run = Run.open(path)
+    run = Run.open(path, verify=verify)
     console.print_json(run.config(read_config).record(run.chosen()))
     if environment := run.environment():
         known = "  ".join(f"{name} {value}" for name, value in environment.items() if value is not None)

@@ -52,6 +52,7 @@ def train(
     init_from: Path | str | None = None,
     quiet: bool = False,
     curves: bool = True,
+    verify: bool = True,
 ) -> dict[str, Any]:
     """Trains a configuration and writes its run folder.
 
@@ -62,6 +63,7 @@ def train(
         init_from: A run folder; training starts from its best weights instead of drawn ones.
         quiet: Shows no progress.
         curves: Whether to draw the training curves, which takes most of the time of a very short run.
+        verify: Whether files of `init_from` that have changed since they were written are refused.
 
     Returns:
         The result: scores, epochs, time and memory.
@@ -73,7 +75,7 @@ def train(
     config = with_absolute_paths(config)
     weights, scale = None, None
     if init_from is not None:
-        earlier = Run.open(init_from)
+        earlier = Run.open(init_from, verify=verify)
         weights, scale = earlier.load_weights(), earlier.feature_scale()
         config = _scaling_alike(config, earlier, scale)
     path = new_folder(config, str(config.seed)) if out is None else out
