@@ -118,6 +118,17 @@ def test_a_page_is_one_file_about_a_run(run: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in run.iterdir()) == before
 
 
+def test_a_page_about_a_changed_graph_is_refused(run: Path, dataset: Path, tmp_path: Path) -> None:
+    with np.load(dataset) as file:
+        arrays = dict(file)
+    # nodes that the run was trained on
+    np.savez(dataset, **arrays | {"train_mask": arrays["test_mask"], "test_mask": arrays["train_mask"]})
+    with pytest.raises(CheckpointError, match=r"other content than when run .* was started; .* or take it as it is"):
+        write_page([run], tmp_path / "report.html", device="cpu")
+    assert not (tmp_path / "report.html").exists()
+    write_page([run], tmp_path / "report.html", device="cpu", verify=False)
+
+
 def test_a_page_that_cannot_be_written_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cannot write `.*report\.pdf`; choose a name that ends in \.html"):
         write_page([tmp_path / "no run"], tmp_path / "report.pdf")

@@ -21,6 +21,7 @@ from lazygnn.ops import choose_device
 from lazygnn.reports import Entry, make_page, make_report
 from lazygnn.reports.words import summarize
 from lazygnn.run.folder import Run
+from lazygnn.run.inputs import check_same_graph
 from lazygnn.training import infer
 
 # more rows do not fit a terminal; the file has all of them
@@ -43,7 +44,7 @@ def write_page(
         out: The HTML file.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
-        verify: Whether files of the runs that have changed since they were written are refused.
+        verify: Whether files of the runs, or their graphs, that have changed since they were written are refused.
     """
     runs, out = as_paths(paths, "paths"), as_path(out, "out")
     if out.suffix not in (".html", ".htm"):
@@ -110,6 +111,7 @@ def _entry(path: Path, device: str, root: str | None, *, verify: bool) -> Entry:
     config, weights, chosen = run.config(read_config), run.load_weights(), choose_device(device)
     with without_warnings():
         loaded = reload_graph(config, root)
+    check_same_graph(run, loaded, f"score it with `lazygnn evaluate {path} --graph`")
     model, graph = restore_model(run, weights, loaded, chosen)
     report = make_report(infer(model, graph), replace(loaded, task=graph.task))
     settings = json.loads(config.record(run.chosen()))
