@@ -98,6 +98,18 @@ def test_a_seed_that_was_extended_alone_is_told_of(tmp_path: Path, caplog: pytes
     assert record.message.endswith("extend all seeds alike")
 
 
+def test_a_graph_that_has_changed_between_runs_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    one, other = (write_seeds(tmp_path / method, method, [0.5, 0.6]) for method in ("mlp", "gcn"))
+    for folder in (one, other):
+        Run.open(folder / "seed-0").save_inputs({"graph": "a"})
+    compare_runs([one, other])
+    assert not caplog.records
+    Run.open(other / "seed-1").save_inputs({"graph": "b"})
+    compare_runs([one, other])
+    (record,) = caplog.records
+    assert "the graph has changed between these runs, so that their scores may be of other nodes" in record.message
+
+
 def test_runs_without_a_common_seed_are_not_judged(tmp_path: Path) -> None:
     one = write_seeds(tmp_path / "one", "mlp", [0.5, 0.6])
     other = write_seeds(tmp_path / "other", "gcn", [0.9, 0.9], first=2)

@@ -31,11 +31,13 @@ class Candidate:
         name: The folder that was given.
         results: The result of every run that has ended, by seed.
         logs: The training log of each of these runs, by seed.
+        graphs: The fingerprints of the graphs that these runs have recorded.
     """
 
     name: str
     results: dict[int, dict[str, Any]] = field(default_factory=dict)
     logs: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    graphs: set[str] = field(default_factory=set)
 
     def scores(self, split: Split) -> dict[int, float]:
         """Returns the score of every seed."""
@@ -192,6 +194,9 @@ def _add(candidate: Candidate, run: Run | None, seed: int) -> None:
         logger.warning("seed %d of `%s` has not ended and is left out", seed, candidate.name)
         return
     candidate.results[seed], candidate.logs[seed] = result, run.log.read()
+    # several ranks record their shards instead
+    if "graph" in (inputs := run.inputs()):
+        candidate.graphs.add(str(inputs["graph"]))
 
 
 def _check_comparable(candidates: Sequence[Candidate]) -> None:
@@ -203,6 +208,11 @@ def _check_comparable(candidates: Sequence[Candidate]) -> None:
         if len(values) > 1:
             (first, run), (second, other), *_ = values.items()
             raise ConfigError(f"`{run}` has {name} `{first}`, but `{other}` has `{second}`; {remedy}")
+    if len(set().union(*(one.graphs for one in candidates))) > 1:
+        logger.warning(
+            "the graph has changed between these runs, so that their scores may be of other nodes; train all of them "
+            "on the same graph"
+        )
 
 
 def _cell(mean: float | None, deviation: float | None) -> str:
