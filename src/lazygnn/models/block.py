@@ -148,10 +148,11 @@ class LazyBlock(nn.Module):
 
     def _combine(self, h: Tensor, u: Tensor, *views: Tensor) -> Tensor:
         # `W_1 [u, views]` one part after the other, so that neither they nor their gradients are copied side by side
-        parts = (u, *views)
-        joined = self.first.bias.expand(len(u), -1)
-        for part, weight in zip(parts, self.first.weight.split([part.shape[1] for part in parts]), strict=True):
-            joined = torch.addmm(joined, part, weight)
+        own, *others = self.first.weight.split([part.shape[1] for part in (u, *views)])
+        joined = torch.addmm(self.first.bias.expand(len(u), -1), u, own)
+        for view, weight in zip(views, others, strict=True):
+            # in place, which autocast leaves alone: `addmm` would copy the sum so far
+            joined.addmm_(view.to(joined.dtype), weight.to(joined.dtype))
         hidden = gelu_dropout(joined, self.dropout, self.training)
         out: Tensor = h + self.last(hidden)
         return out
