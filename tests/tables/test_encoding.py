@@ -47,6 +47,14 @@ def test_new_rows_are_encoded_as_the_old_ones() -> None:
     assert found.x.tolist() == [[0] * 5, [0, 0, 0, 0, 1]]
 
 
+@pytest.mark.parametrize("column", [["2.0", "1", "", "3.0"], [2.0, 1.0, None, 3.0]], ids=["text", "numbers"])
+def test_a_category_in_another_spelling_is_the_same_category(column: list[Any]) -> None:
+    columns = [CategoryColumn(name="code", values=("1", "2"), indicator=False)]
+    found = encode_columns(frame(code=column)[0], columns, 4)
+    assert found.x.tolist() == [[0, 1], [1, 0], [0, 0], [0, 0]]
+    assert found.unknown == {"code": 1}
+
+
 def test_a_category_that_is_not_a_boolean_keeps_its_case() -> None:
     columns = fitted(frame(yes=["True", "maybe"])[0], ["yes"])
     assert encoded(columns, yes=["True", "True"]).x.tolist() == [[1, 0], [1, 0]]

@@ -43,6 +43,25 @@ def test_the_task_follows_from_the_labels(columns: Any, task: str, classes: tupl
     np.testing.assert_array_equal(found, y)
 
 
+def test_a_class_in_another_spelling_is_the_same_class() -> None:
+    """Pandas writes 1 as 1.0 where the column has missing values, and True where Arrow writes true."""
+    target, found = fit({"y": ["1", "0", "1.0", "", "10"]})
+    assert target.classes == ("0", "1", "10")
+    assert found.tolist() == [1, 0, 1, -1, 2]
+    for known, column in ((["0", "1"], ["1.0", "0.0", "", "1"]), (["0.0", "1.0"], [1, 0, None, 1])):
+        first, _ = fit({"y": known})
+        assert first.classes == ("0", "1")
+        source, table = frame(y=column)
+        assert encode_target(source, table, first).tolist() == [1, 0, -1, 1]
+    earlier = Target(columns=("y",), task="single-label", classes=("0.0", "1.0"))
+    assert encode_target(*frame(y=["1", "0.0"]), earlier).tolist() == [1, 0]
+    truths, _ = fit({"y": [True, False]})
+    assert encode_target(*frame(y=["True", "FALSE", "true"]), truths).tolist() == [1, 0, 1]
+    # neither versions nor codes are numbers
+    assert fit({"y": ["1.0", "1", "beta"]})[0].classes == ("1", "1.0", "beta")
+    assert fit({"y": ["01", "1", "2"]})[0].classes == ("01", "1", "2")
+
+
 def test_many_whole_numbers_are_a_regression() -> None:
     assert fit({"y": list(range(20))})[0].task == "single-label"
     assert fit({"y": list(range(21))})[0].task == "regression"

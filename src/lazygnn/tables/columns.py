@@ -1,5 +1,6 @@
 """The values of a column as text or numbers. Errors name the line, the column and the value."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ from lazygnn.tables.reading import TEXT, Source, decode
 # text that stands for a missing value
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 LONGEST_NAME = 256
+_WHOLE = r"^([+-]?\d+)\.0+$"
+# text that means the same in capital letters
+BOOLEANS = ("true", "false")
 NUMBER = r"^[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[iI]nf(inity)?)$"
 
 
@@ -103,6 +107,30 @@ def first(mask: Any) -> int | None:
 def matches(array: Any, pattern: str) -> Any:
     """Returns which texts match a pattern, null for missing ones."""
     return pc.match_substring_regex(array, pattern)
+
+
+def without_point(texts: Any) -> Any:
+    """Returns whole numbers in text without the decimal point that pandas writes where values are missing."""
+    return pc.replace_substring_regex(texts, _WHOLE, r"\1")
+
+
+def positions(texts: Any, known: Sequence[str]) -> np.ndarray:
+    """Returns the position of every text among known ones, -1 for others and for missing ones, [N].
+
+    A text that is not known itself may be one in another spelling: `1.0` of one table is `1` of another, and `True` is
+    `true`.
+    """
+    values = pa.array(known, TEXT)
+    found = pc.index_in(texts, value_set=values)
+    if found.null_count > texts.null_count:
+        found = pc.coalesce(found, pc.index_in(_spelled_alike(texts), value_set=_spelled_alike(values)))
+    position: np.ndarray = pc.fill_null(found, -1).to_numpy()
+    return position
+
+
+def _spelled_alike(texts: Any) -> Any:
+    lower = pc.utf8_lower(texts)
+    return pc.if_else(pc.is_in(lower, value_set=pa.array(BOOLEANS, TEXT)), lower, without_point(texts))
 
 
 def _plain(source: Source, name: str, array: Any) -> Any:

@@ -15,13 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lazygnn.errors import GraphError
-from lazygnn.tables.columns import Values, read_values
+from lazygnn.tables.columns import BOOLEANS, Values, positions, read_values
 from lazygnn.tables.options import TableOptions
-from lazygnn.tables.reading import TEXT, Source, Tell, ignore_progress
+from lazygnn.tables.reading import Source, Tell, ignore_progress
 from lazygnn.tables.schema import CategoryColumn, Column, NumberColumn
 from lazygnn.tables.summary import Summary
-
-_BOOLEANS = {"true", "false"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,9 +121,7 @@ def _encode(found: Features, x: np.ndarray, batch: Sequence[Values], columns: Se
             with np.errstate(over="ignore"):
                 part[:, 0] = np.where(absent, 0, (numbers - column.mean) / column.scale)
         else:
-            texts = pc.utf8_lower(values.texts()) if set(column.values) <= _BOOLEANS else values.texts()
-            index = pc.index_in(texts, value_set=pa.array(column.values, TEXT))
-            position = pc.fill_null(index, -1).to_numpy()
+            position = positions(values.texts(), column.values)
             absent = pc.is_null(values.array).to_numpy()
             rows = (position >= 0).nonzero()[0]
             part[rows, position[rows]] = 1
@@ -146,7 +142,7 @@ def _fit(summary: Summary) -> Column:
     if summary.kind() == "category":
         # `True` of one table is `true` of another
         folded = {category.lower() for category in summary.texts}
-        categories = sorted(folded if folded <= _BOOLEANS else summary.texts)
+        categories = sorted(folded if folded <= set(BOOLEANS) else summary.texts)
         return CategoryColumn(name=summary.name, values=tuple(categories), indicator=indicator)
     mean, scale = summary.moments()
     # equal numbers can deviate from their mean by rounding

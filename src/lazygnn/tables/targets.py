@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lazygnn.errors import ConfigError, GraphError
-from lazygnn.tables.columns import Values, read_values
+from lazygnn.tables.columns import Values, positions, read_values, without_point
 from lazygnn.tables.options import TableOptions
 from lazygnn.tables.reading import TEXT, Source
 from lazygnn.tables.schema import Target
@@ -41,9 +41,11 @@ def fit_target(source: Source, table: pa.Table, columns: Sequence[str], options:
     if task == "regression":
         values.numbers()
         return Target(columns=(values.name,), task=task)
-    summary = Summary.of(values)
+    summary, texts = Summary.of(values), values.texts()
     summary.refuse_dates()
-    found = _split(values.texts()) if task == "multi-label" else values.texts()
+    # of numbers, 1 and 1.0 are the same class
+    texts = without_point(texts) if summary.looks_numeric else texts
+    found = _split(texts) if task == "multi-label" else texts
     classes = _sorted_classes(pc.unique(found.drop_null()).to_pylist())
     if len(classes) > options.max_categories:
         row = int(pc.index(pc.is_valid(values.array), value=True).as_py())
@@ -69,15 +71,15 @@ def encode_target(source: Source, table: pa.Table, target: Target) -> np.ndarray
         y = np.stack([_flags(values) for values in read], axis=1)
         y[(y < 0).any(axis=1)] = -1
         return y
-    texts, classes = read[0].texts(), pa.array(target.classes, TEXT)
+    texts = read[0].texts()
     if target.task == "single-label":
-        single: np.ndarray = pc.fill_null(pc.index_in(texts, value_set=classes), -1).to_numpy().astype(np.int64)
+        single = positions(texts, target.classes).astype(np.int64)
         _refuse_unknown(read[0], (single < 0) & pc.is_valid(texts).to_numpy())
         return single
     y = np.zeros((len(table), len(target.classes)), dtype=np.int64)
     lists = pc.split_pattern(texts, SEPARATOR).combine_chunks()
     names = pc.utf8_trim_whitespace(pc.list_flatten(lists))
-    position = pc.fill_null(pc.index_in(names, value_set=classes), -1).to_numpy()
+    position = positions(names, target.classes)
     rows = pc.list_parent_indices(lists).to_numpy()
     unknown = np.zeros(len(table), dtype=bool)
     unknown[rows[(position < 0) & pc.not_equal(names, "").to_numpy(zero_copy_only=False)]] = True
