@@ -75,6 +75,10 @@ def depth(
     workers: Workers = 1,
     stored: Stored = False,
     save: Save = False,
+    outdated: Annotated[
+        bool,
+        typer.Option("--outdated", help="List the cells of the docs with other options than today's; train nothing."),
+    ] = False,
 ) -> None:
     """Compares the deep model with all others, with one rule for every graph."""
     _check("--case", case or [], list(depth_experiment.CASES))
@@ -82,6 +86,10 @@ def depth(
     cases = case or depth_experiment.rows_of(datasets)
     place = Place(root=root, device=device, workers=workers, stored=stored, also=_metric(metric))
     name = depth_experiment.table_of(datasets)
+    if outdated:
+        for cell in depth_experiment.outdated(cases, datasets, place):
+            print(cell)
+        return
     _show(depth_experiment.main(seeds, cases, datasets, place), name, save, order=list(depth_experiment.CASES))
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from common.summary import Cell, Column, Row, Sources, Summary, score
-from experiments.best import PARTS, PLANETOID, Case, Place, best_runs
+from common.summary import Cell, Column, Row, Sources, Summary, load_summary, score
+from experiments.best import PARTS, PLANETOID, Case, Place, best_runs, load_checked, variants
+from experiments.grid import Result, key_of
 from lazygnn.methods import METHODS
 
 DATASETS = (
@@ -23,6 +24,8 @@ DATASETS = (
 PARTED = ("gcn-gas", "gcnii-gas", "appnp-gas", "gcn-graphfm", "gcn-lmc", "vq-gnn", "cluster-gcn")
 # set by the rule, also where there is a recipe
 BY_RULE = "lazygnn, by the rule"
+# what a cell records of its options: the key of its first run
+_OPTIONS = "options"
 # rows: a method, and what it sets
 CASES: dict[str, Case] = {
     "lazygnn-deep": ("lazygnn-deep", {}),
@@ -62,7 +65,7 @@ def main(seeds: int, cases: Sequence[str], datasets: Sequence[str], place: Place
         cells: list[Cell | None] = []
         for dataset in datasets:
             runs = found[case, dataset]
-            cells.append(None if runs is None else score([line["test"] for line in runs], sources.of(runs)))
+            cells.append(None if runs is None else _cell(runs, sources))
         rows.append(Row(label=case, cells=cells, bold=case == "lazygnn-deep"))
     return Summary(
         origin=f"python -m experiments depth --seeds {seeds}",
@@ -71,3 +74,31 @@ def main(seeds: int, cases: Sequence[str], datasets: Sequence[str], place: Place
         rows=rows,
         sources=sources.found,
     )
+
+
+def outdated(cases: Sequence[str], datasets: Sequence[str], place: Place) -> list[str]:
+    """Returns the cells of the docs that no way to set a method today has given; trains nothing.
+
+    The rule may have changed since, or the recipe. Cells that did not record their options are named apart.
+    """
+    graphs, summary, found = load_checked(datasets, place), load_summary(table_of(datasets)), list[str]()
+    titles, rows = [column.title for column in summary.columns], {row.label: row.cells for row in summary.rows}
+    for dataset in datasets:
+        for case in cases:
+            title = Path(dataset).stem
+            cell = rows[case][titles.index(title)] if case in rows and title in titles else None
+            if cell is None:
+                continue
+            if _OPTIONS not in cell:
+                found.append(f"{title}, {case}: options not recorded")
+                continue
+            ways = variants(CASES[case][0], dataset, rule_alone=case == BY_RULE)
+            today = {key_of(place.configure(CASES[case], dataset, 0, graphs[dataset], way)) for way in ways}
+            if cell[_OPTIONS] not in today:
+                found.append(f"{title}, {case}: other options today")
+    return found
+
+
+def _cell(runs: Sequence[Result], sources: Sources) -> Cell:
+    """Returns the score of some seeds, with the key of the first one."""
+    return score([line["test"] for line in runs], sources.of(runs)) | {_OPTIONS: runs[0]["key"]}

@@ -52,22 +52,40 @@ def run_most(
     """Does what `run_grid` does, but goes on where a run fails; `None` stands for its result."""
     path = RESULTS / f"{name}.jsonl"
     known = {line["key"]: line for line in _read(path)}
-    missing = list({_key(config): config for config in configs if _key(config) not in known}.values())
-    stored = sum(_key(config) in known for config in configs)
+    missing = list({key_of(config): config for config in configs if key_of(config) not in known}.values())
+    stored = sum(key_of(config) in known for config in configs)
     print(f"{stored} of {len(configs)} runs are stored; {len(missing)} to train", flush=True)
     if not missing:
-        return [known[_key(config)] for config in configs]
+        return [known[key_of(config)] for config in configs]
     names = _names(missing)
     for number, (config, line) in enumerate(_results(missing, workers, log), 1):
         if isinstance(line, Exception) and keep_going and not isinstance(line, BrokenExecutor):
-            print(f"[{number}/{len(missing)}] {names[_key(config)]} failed: {line}", flush=True)
+            print(f"[{number}/{len(missing)}] {names[key_of(config)]} failed: {line}", flush=True)
             continue
         if isinstance(line, Exception):
             raise line
         known[line["key"]] = line
         append(path, line)
-        print(f"[{number}/{len(missing)}] {names[_key(config)]}: {_scores(line)}", flush=True)
-    return [known.get(_key(config)) for config in configs]
+        print(f"[{number}/{len(missing)}] {names[key_of(config)]}: {_scores(line)}", flush=True)
+    return [known.get(key_of(config)) for config in configs]
+
+
+def key_of(config: Config) -> str:
+    """Returns what identifies a configuration in a store."""
+    # data folder, device and launch options do not identify a configuration; neither do options at their default, so
+    # that stored results remain valid when an option is added
+    trainer = config.trainer.model_dump(exclude_defaults=True, exclude={"cuda_graphs", "compile", "diagnose_every"})
+    # off for the features of a known data set, which were never scaled
+    if config.trainer.standardize_features == "off":
+        del trainer["standardize_features"]
+    if config.trainer.diagnose_every != _FIRST_DIAGNOSE_EVERY:
+        trainer["diagnose_every"] = config.trainer.diagnose_every
+    content = {
+        "run": [config.method, config.dataset, config.seed],
+        "trainer": trainer,
+        "model": _old_names(config.model.model_dump(exclude_defaults=True)),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _results(configs: Sequence[Config], workers: int, log: Log) -> Iterator[tuple[Config, Result | Exception]]:
@@ -101,7 +119,7 @@ def _results(configs: Sequence[Config], workers: int, log: Log) -> Iterator[tupl
 def remember(name: str, config: Config, measure: Callable[[], Result], *, stored: bool = False) -> Result | None:
     """Returns what `<name>.jsonl` has of a configuration; if that is missing it is measured, or `None` if `stored`."""
     path = RESULTS / f"{name}.jsonl"
-    key = _key(config)
+    key = key_of(config)
     found = next((line for line in _read(path) if line["key"] == key), None)
     if found is None and not stored:
         about: Result = {"key": key, "config": config.model_dump(exclude={"root"})}
@@ -124,7 +142,7 @@ def append(path: Path, line: Result) -> None:
 def stored_runs(name: str, configs: Sequence[Config]) -> list[Result | None]:
     """Returns the stored results of `configs`; `None` stands for a run that has not been trained."""
     known = {line["key"]: line for line in _read(RESULTS / f"{name}.jsonl")}
-    return [known.get(_key(config)) for config in configs]
+    return [known.get(key_of(config)) for config in configs]
 
 
 def _run(config: Config, scratch: str, threads: int, log: Log) -> Result:
@@ -138,7 +156,7 @@ def _run(config: Config, scratch: str, threads: int, log: Log) -> Result:
     del result["run"]
     if lines is not None:
         result["log"] = lines
-    return {"key": _key(config)} | result | {"config": config.model_dump(exclude={"root"})} | provenance()
+    return {"key": key_of(config)} | result | {"config": config.model_dump(exclude={"root"})} | provenance()
 
 
 def _condensed(log: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -171,23 +189,6 @@ def _reset_memory_statistics() -> None:
         torch.cuda.reset_peak_memory_stats()
 
 
-def _key(config: Config) -> str:
-    # data folder, device and launch options do not identify a configuration; neither do options at their default, so
-    # that stored results remain valid when an option is added
-    trainer = config.trainer.model_dump(exclude_defaults=True, exclude={"cuda_graphs", "compile", "diagnose_every"})
-    # off for the features of a known data set, which were never scaled
-    if config.trainer.standardize_features == "off":
-        del trainer["standardize_features"]
-    if config.trainer.diagnose_every != _FIRST_DIAGNOSE_EVERY:
-        trainer["diagnose_every"] = config.trainer.diagnose_every
-    content = {
-        "run": [config.method, config.dataset, config.seed],
-        "trainer": trainer,
-        "model": _old_names(config.model.model_dump(exclude_defaults=True)),
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def _old_names(options: dict[str, Any]) -> dict[str, Any]:
     """Returns options under the names they had first, so that a result stays known when an option is renamed."""
     old = {new: name for name, new in RENAMED.items()}
@@ -215,7 +216,7 @@ def _names(configs: Sequence[Config]) -> dict[str, str]:
         usual = first.setdefault(name, options)
         told = [f"{option}={value}" for option, value in options.items() if value != usual[option]]
         told = [*told[:_TOLD], "..."] if len(told) > _TOLD else told
-        names[_key(config)] = f"{name} ({', '.join(told)})" if told else name
+        names[key_of(config)] = f"{name} ({', '.join(told)})" if told else name
     return names
 
 

@@ -26,7 +26,8 @@ def trained(monkeypatch: pytest.MonkeyPatch, block_graph: Graph) -> list[Config]
         for config in wanted:
             by_rule = config.trainer.optimizer == "adamw"
             better = by_rule != (config.method == "gcn")
-            lines.append(RUN | {"metric": "accuracy", "val": 0.8 if better else 0.7, "test": 0.5 if by_rule else 0.6})
+            scores = {"val": 0.8 if better else 0.7, "test": 0.5 if by_rule else 0.6}
+            lines.append(RUN | {"key": grid.key_of(config), "metric": "accuracy"} | scores)
         return lines
 
     monkeypatch.setattr(best, "run_most", run)
@@ -61,10 +62,35 @@ def test_stored_runs_alone_leave_other_cells_empty(
         for method, dataset in [("gcn", "cora"), ("mlp", "dblp")]
         for seed in (0, 1)
     ]
-    lines = [RUN | {"key": grid._key(config), "metric": "accuracy", "val": 0.5, "test": 0.25} for config in configs]
+    lines = [RUN | {"key": grid.key_of(config), "metric": "accuracy", "val": 0.5, "test": 0.25} for config in configs]
     (tmp_path / "depth.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     # the recipe of GCN for Cora has not been trained
     assert table() == {"gcn": [None, None], "mlp": [None, 25.0]}
+
+
+def test_cells_with_other_options_than_todays_are_listed(
+    monkeypatch: pytest.MonkeyPatch, trained: list[Config]
+) -> None:
+    place, cases, datasets = Place(device="cpu", workers=2), ["gcn", "mlp"], ["cora", "dblp"]
+    summary = depth.main(2, cases, datasets, place)
+    monkeypatch.setattr(depth, "load_summary", lambda _: summary)
+    trained.clear()
+    # of several ways to set a method, any counts
+    assert depth.outdated([*cases, "appnp"], [*datasets, "actor"], place) == []
+    changed = Place(device="cpu", also={"dropout": 0.45})
+    assert depth.outdated(cases, datasets[1:], changed) == [
+        "dblp, gcn: other options today",
+        "dblp, mlp: other options today",
+    ]
+    for row in summary.rows[:1]:
+        for cell in row.cells:
+            assert cell is not None
+            del cell["options"]
+    assert depth.outdated(cases, datasets, place) == [
+        "cora, gcn: options not recorded",
+        "dblp, gcn: options not recorded",
+    ]
+    assert trained == []
 
 
 def test_gcnii_may_be_shallow_where_that_validates_better(trained: list[Config]) -> None:

@@ -136,7 +136,7 @@ def test_a_line_that_was_cut_off_is_dropped(tmp_path: Path) -> None:
 
 def test_a_result_is_identified_by_the_options_that_change_it() -> None:
     def key(seed: int = 0, device: str = "cpu", **values: Any) -> str:
-        return grid._key(resolve("lazygnn", "some", values, seed=seed, device=device))
+        return grid.key_of(resolve("lazygnn", "some", values, seed=seed, device=device))
 
     assert key() == key(device="cuda")
     assert key() == key(start="drift")
@@ -170,4 +170,4 @@ def test_a_condensed_log_counts_omitted_epochs_and_not_diagnostics() -> None:
 
 def test_stored_results_remain_valid_when_options_are_added() -> None:
     # keys of results in commit 683b80f
-    assert grid._key(configure(EXACT, "arxiv", "none")) == "0eab07bda197cf44"
+    assert grid.key_of(configure(EXACT, "arxiv", "none")) == "0eab07bda197cf44"
