@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch
+from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.loader import ClusterLoader
-from lazygnn.training.capture import CapturedSteps, Launch
+from lazygnn.training.capture import CapturedSteps, CudaCapture, Launch
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -132,3 +134,72 @@ CudaCapture(optimizer, torch.device("cuda"))(lambda: float(torch.ones((), device
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert re.search(r"ConfigError: a step cannot be captured as a CUDA graph .*; set `cuda_graphs=off`", done.stderr)
+
+
+class Named:
+    """Stands in for a stream that records what waits for it."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self.log = name, log
+
+    def wait_stream(self, other: "Named") -> None:
+        self.log.append(f"{self.name} waits for {other.name}")
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_replays_wait_for_the_stream_of_the_capture(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    log = list[str]()
+
+    class Graph:
+        def replay(self) -> None:
+            log.append("replay")
+
+    def function() -> None:
+        log.append("capture")
+        if fails:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: Named("main", log))
+    monkeypatch.setattr("lazygnn.training.capture._stream", lambda _: Named("side", log))
+    capture = CudaCapture(some_optimizer(), Named.device)
+    if fails:
+        with pytest.raises(ConfigError, match="not permitted"):
+            capture(function)
+        # the stream may still be capturing
+        assert log == ["capture"]
+    else:
+        capture(function)()
+        assert log == ["capture", "main waits for side", "replay"]
+
+
+@pytest.mark.gpu
+@gpu
+def test_the_first_replay_draws_what_a_launch_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Late(torch.cuda.CUDAGraph):
+        def capture_begin(self, *args: Any, **named: Any) -> None:
+            # as if others used the device: what torch does before a capture comes late
+            torch.cuda._sleep(10**8)
+            super().capture_begin(*args, **named)
+
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Late)
+    drawn = torch.empty(8, device="cuda")
+    torch.manual_seed(0)
+    # the first draws are not those of a new generator
+    drawn.uniform_()
+    state = torch.cuda.get_rng_state()
+    expected = torch.empty(8, device="cuda").uniform_()
+    torch.cuda.set_rng_state(state)
+
+    def draw() -> None:
+        # keeps the offset from being read before torch has cleared it
+        torch.cuda._sleep(10**9)
+        drawn.uniform_()
+
+    parameter = torch.nn.Parameter(torch.zeros((), device="cuda"))
+    CudaCapture(torch.optim.Adam([parameter]), torch.device("cuda"))(draw)()
+    assert torch.equal(drawn, expected)

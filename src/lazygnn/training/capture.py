@@ -102,6 +102,9 @@ class CudaCapture:
         finally:
             # torch warns when a capturable optimizer steps outside of a graph
             self._set_capturable(False)
+        # before a capture, torch sets the random offset that graphs read to zero, on this stream; without waiting, that
+        # could happen after the first replay has set it
+        torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
         return graph.replay
 
     def _set_capturable(self, capturable: bool) -> None:
