@@ -94,6 +94,9 @@ class CudaCapture:
         capturing = torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local")
         try:
             self._set_capturable(True)
+            # before a capture, torch sets the random offset that graphs read to zero, on this stream; an earlier replay
+            # may still read it, and the next one sets it
+            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
             with capturing:
                 function()
         except RuntimeError as error:
@@ -102,8 +105,6 @@ class CudaCapture:
         finally:
             # torch warns when a capturable optimizer steps outside of a graph
             self._set_capturable(False)
-        # before a capture, torch sets the random offset that graphs read to zero, on this stream; without waiting, that
-        # could happen after the first replay has set it
         torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
         return graph.replay
 
