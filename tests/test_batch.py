@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from lazygnn.batch import Batch, ControlBatch, loss_weight
 from lazygnn.errors import ConfigError, GraphError
@@ -97,6 +99,32 @@ def test_features_alone_may_stay_behind_and_follow_later(block_graph: Graph) -> 
     whole = mixed.to(meta)
     assert whole.x.device == meta
     assert whole.to(meta) is whole
+
+
+class Copies(TorchDispatchMode):
+    """Lists the copies between devices: the device, and whether whoever asked may go on before the end."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: list[tuple[str, bool]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._to_copy.default:
+            self.seen.append((kwargs["device"].type, kwargs.get("non_blocking", False)))
+        return func(*args, **kwargs)
+
+
+def test_a_cpu_waits_for_what_an_accelerator_sends_it(block_graph: Graph) -> None:
+    batch = Batch.full(block_graph, 1)
+    with FakeTensorMode(allow_non_fake_inputs=True), Copies() as copies:
+        there = batch.to(torch.device("cuda", 0))
+        sent = list(copies.seen)
+        copies.seen.clear()
+        there.to(torch.device("cpu"))
+    num_tensors = len(list(batch.tensors()))
+    assert sent == [("cuda", True)] * num_tensors
+    assert copies.seen == [("cpu", False)] * num_tensors
 
 
 def test_a_batch_is_where_its_features_are_too(block_graph: Graph) -> None:

@@ -78,7 +78,9 @@ class Batch:
         """
         if {self.x.device, self.nodes.device} == {find_device(device)}:
             return self
-        return self._map(lambda part: part.to(device, non_blocking=True))
+        # nothing on a CPU waits for a copy from an accelerator
+        ahead = find_device(device).type != "cpu"
+        return self._map(lambda part: part.to(device, non_blocking=ahead))
 
     def rest_to(self, device: torch.device) -> "Batch":
         """Returns the batch with all but its features on a device."""
