@@ -1,6 +1,7 @@
 """Steps that are replayed: on a CPU with functions in place of graphs, on a GPU with graphs."""
 
 import gc
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazygnn.batch import Batch
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import StoredHistory
 from lazygnn.history.pinned import PinnedStore
+from lazygnn.loader import ClusterLoader
 from lazygnn.methods import METHODS, build, resolve
 from lazygnn.ops import Csr, replaying
 from lazygnn.training import EpochReport, Trainer
@@ -123,6 +126,45 @@ def test_batches_that_never_return_are_not_replayed(
     run(make_trainer(block_graph, keep_batches=False))
     run(make_trainer(block_graph, method="graphsage", batch_size=5))
     assert replaying_trainer.captured == 0
+
+
+class LoggedStream:
+    """Stands in for a stream, and for an event on it; lists what waits for what."""
+
+    def __init__(self, name: str, log: list[str]) -> None:
+        self.name, self.log = name, log
+
+    def wait_stream(self, other: "LoggedStream") -> None:
+        self.log.append(f"{self.name} waits for {other.name}")
+
+    wait_event = wait_stream
+
+    def record_event(self) -> "LoggedStream":
+        return self
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_step_ends_after_copies_that_it_does_not_read(
+    block_graph: Graph, recorder: Any, monkeypatch: pytest.MonkeyPatch, reads: bool
+) -> None:
+    log: list[str] = []
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: LoggedStream("main", log))
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+    monkeypatch.setattr(Replay, "is_steady", lambda *_: True)
+
+    def step(batch: Batch) -> Tensor:
+        if reads:
+            assert batch.adjs[0].num_rows == 15
+        log.append("step")
+        return torch.zeros(())
+
+    trainer = make_trainer(block_graph)
+    replay = Replay(step, step, trainer.optimizer, [], torch.device("cpu"), make_capture=lambda: recorder)
+    # as on a GPU, where the features are there already
+    monkeypatch.setattr(replay._inputs, "_stream", LoggedStream("side", log))
+    monkeypatch.setattr(replay._inputs, "_is_held", lambda _: False)
+    replay.step(next(iter(ClusterLoader(block_graph, torch.tensor([0, 15, 60]), 1))), lambda: None)
+    assert log == ["side waits for main", *["main waits for side"] * reads, "step", "main waits for side"]
 
 
 def test_restoring_forgets_what_was_captured(block_graph: Graph, replaying_trainer: Any) -> None:

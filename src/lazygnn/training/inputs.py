@@ -83,6 +83,11 @@ class StepInputs:
             return (batch if x is None else replace(batch, x=x)).to(self._device)
         return _copy_beside(batch, self._device, self._stream, x)
 
+    def join(self, batch: Batch) -> None:
+        """Lets the current stream wait for the copies of a brought batch, also those that its step did not read."""
+        if isinstance(batch.adjs, _Arriving):
+            batch.adjs.wait()
+
     def _is_held(self, batch: Batch) -> bool:
         return self._stream is not None and isinstance(batch.x, Tensor) and not batch.x.is_cuda
 
@@ -111,8 +116,11 @@ class _Arriving(Sequence[Adjacency]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Adjacency]: ...
     def __getitem__(self, index: int | slice) -> Adjacency | Sequence[Adjacency]:
-        torch.cuda.current_stream(self.adjs[0].device).wait_event(self.arrived)
+        self.wait()
         return self.adjs[index]
+
+    def wait(self) -> None:
+        torch.cuda.current_stream(self.adjs[0].device).wait_event(self.arrived)
 
 
 def _copy_beside(batch: Batch, device: torch.device, stream: torch.cuda.Stream, x: Tensor | None) -> Batch:

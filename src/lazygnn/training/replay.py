@@ -100,7 +100,10 @@ class Replay:
             # the copy is captured too
             batch = self._inputs.bring(batch)
             with self._rows.staged(batch.nodes, batch.num_targets):
-                return self._step(batch)
+                loss = self._step(batch)
+            # a model without propagation reads no matrix, but the memory of all is freed now
+            self._inputs.join(batch)
+            return loss
 
 
 @dataclass(frozen=True)
