@@ -1,5 +1,10 @@
 """Compares batches cut out of a graph with dense matrices."""
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -140,6 +145,28 @@ def test_cuts_that_are_not_kept_stay_where_they_were_made() -> None:
         ClusterLoader(graph, PTR, 1, parts_per_batch=2, edges="meta"),
     ):
         assert all(tensor.device.type == "cpu" for batch in loader for tensor in batch.tensors())
+
+
+def test_the_thread_works_on_the_stream_of_its_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered = threading.local()
+
+    @contextmanager
+    def enter(stream: str) -> Iterator[None]:
+        entered.stream = stream
+        yield
+        entered.stream = None
+
+    loader = ClusterLoader(make_graph(), PTR, 1)
+    monkeypatch.setattr(loader, "_cut", lambda parts: (parts, entered.stream, threading.current_thread().name))
+    # such as the stream that a user has chosen for training
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"{threading.current_thread().name}, {device}")
+    monkeypatch.setattr(torch.cuda, "stream", enter)
+    monkeypatch.setattr(Graph, "device", torch.device("cuda"))
+    found: Any = loader._submit([2]).result()
+    parts, stream, thread = found
+    assert parts == [2]
+    assert stream == f"{threading.current_thread().name}, cuda"
+    assert thread != threading.current_thread().name
 
 
 @pytest.mark.parametrize("halo", ["frozen", "paper"])

@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import Literal, get_args
 
@@ -116,7 +117,7 @@ class ClusterLoader(EpochLoader):
     def sweep(self) -> Iterator[Batch]:
         """Yields batches of all nodes in node order; leaves epoch and position unchanged."""
         for parts in torch.arange(self.num_parts).split(self.parts_per_batch):
-            yield self._placed(self._worker.submit(self._cut, parts.tolist()).result())
+            yield self._placed(self._submit(parts.tolist()).result())
 
     def _advance(self) -> None:
         super()._advance()
@@ -127,7 +128,17 @@ class ClusterLoader(EpochLoader):
         if self.position < len(self):
             start = self.position * self.parts_per_batch
             parts = self._order()[start : start + self.parts_per_batch].tolist()
-            self._next = self._worker.submit(self._cut, parts)
+            self._next = self._submit(parts)
+
+    def _submit(self, parts: list[int]) -> Future[Batch]:
+        """Lets the thread cut a batch, on the stream of the caller, who reads it there without waiting."""
+        device = self.graph.device
+        stream = torch.cuda.stream(torch.cuda.current_stream(device)) if device.type == "cuda" else nullcontext()
+        return self._worker.submit(self._cut_on, stream, parts)
+
+    def _cut_on(self, stream: AbstractContextManager[object], parts: list[int]) -> Batch:
+        with stream:
+            return self._cut(parts)
 
     def _order(self) -> Tensor:
         # all parts at once keep the node order, so that the batch is the whole graph
