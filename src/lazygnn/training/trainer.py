@@ -200,8 +200,8 @@ class Trainer:
         for name, diagnostics in self._diagnostics.items():
             tensors |= {f"diagnosis.{name}.{part}": value for part, value in diagnostics.state_dict().items()}
         tensors["random.cpu"] = torch.get_rng_state()
-        if torch.cuda.is_available():
-            tensors["random.cuda"] = torch.cuda.get_rng_state()
+        if self._device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self._device)
         tensors["losses"] = torch.stack(self._losses) if self._losses else torch.zeros(0)
         state = {
             "epoch": self.epoch,
@@ -239,8 +239,8 @@ class Trainer:
             self._watch.load_state_dict(state.get("watch", {}))
             self._losses = list(tensors["losses"].to(self.model.device))
             torch.set_rng_state(tensors["random.cpu"])
-            if torch.cuda.is_available() and "random.cuda" in tensors:
-                torch.cuda.set_rng_state(tensors["random.cuda"])
+            if self._device.type == "cuda" and "random.cuda" in tensors:
+                torch.cuda.set_rng_state(tensors["random.cuda"], self._device)
         except (KeyError, ValueError, RuntimeError) as error:
             raise CheckpointError(f"the checkpoint does not fit this configuration: {error}") from error
 
