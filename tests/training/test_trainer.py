@@ -633,3 +633,23 @@ def test_a_metric_without_a_threshold_has_one_for_predictions(block_graph: Graph
     learned = train_labels(graph, metric="roc-auc", threshold="validation")[1]
     assert learned.scores == plain.scores
     assert learned.threshold < plain.threshold == 0.5
+
+
+def test_a_checkpoint_has_the_random_state_of_the_gpu_of_the_model(
+    block_graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = resolve("lazygnn", "block", {"hidden_channels": 8, "epochs": 1})
+    built = build(config, block_graph)
+    trainer = Trainer(built.model, built.loader, built.graph, config.trainer)
+    # a CPU draws nothing from a GPU
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert "random.cuda" not in trainer.checkpoint()[0]
+    states = {torch.device("cuda", index): torch.full((2,), index, dtype=torch.uint8) for index in range(2)}
+    monkeypatch.setattr(torch.cuda, "get_rng_state", states.__getitem__)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: states.update({device: state}))
+    # not the current one
+    trainer._device = torch.device("cuda", 1)
+    checkpoint = trainer.checkpoint()
+    states[trainer._device] = torch.zeros(2, dtype=torch.uint8)
+    trainer.restore(*checkpoint)
+    assert [state.tolist() for state in states.values()] == [[0, 0], [1, 1]]
