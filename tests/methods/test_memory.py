@@ -55,7 +55,8 @@ def test_an_error_of_memory_is_one_of_the_options(error: Exception, raised: type
 @pytest.mark.parametrize("method", ["lazygnn", "gcn", "graphsage", "lazygnn-deep"])
 def test_a_wide_model_is_refused_with_its_memory(path_graph: Graph, method: str) -> None:
     config = resolve(method, "path", {"hidden_channels": 10**12})
-    with pytest.raises(ConfigError, match=r"`hidden_channels=1000000000000` takes at least .* [TP]B of memory"):
+    message = r"a model with `hidden_channels=1000000000000` takes at least .* [TP]B of memory"
+    with pytest.raises(ConfigError, match=message):
         build(config, path_graph)
 
 

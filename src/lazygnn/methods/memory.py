@@ -14,7 +14,7 @@ from lazygnn.untrusted.budget import free_memory, in_words
 
 _FACTORIES = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
 _MOST_TENSORS = 100_000
-# options at or above this are named in the error
+# options at or above this are named in the error, unless they are defaults
 _LARGE = 1024
 
 
@@ -70,5 +70,10 @@ def _num_bytes(args: Sequence[Any], kwargs: dict[str, Any]) -> int:
 
 
 def _model_with(options: Options) -> str:
-    large = [f"`{name}={value}`" for name, value in options if type(value) is int and value >= _LARGE]
+    defaults = {name: field.default for name, field in type(options).model_fields.items()}
+    large = [
+        f"`{name}={value}`"
+        for name, value in options
+        if type(value) is int and value >= _LARGE and value != defaults[name]
+    ]
     return f"a model with {' and '.join(large)}" if large else "the model"
