@@ -76,11 +76,11 @@ class Batch:
 
         A batch on that device is returned as it is, with the caches of its matrices.
         """
-        if {self.x.device, self.nodes.device} == {find_device(device)}:
+        device = find_device(device)
+        if {self.x.device, self.nodes.device} == {device}:
             return self
         # nothing on a CPU waits for a copy from an accelerator
-        ahead = find_device(device).type != "cpu"
-        return self._map(lambda part: part.to(device, non_blocking=ahead))
+        return self._map(lambda part: part.to(device, non_blocking=device.type != "cpu"))
 
     def rest_to(self, device: torch.device) -> "Batch":
         """Returns the batch with all but its features on a device."""
