@@ -136,6 +136,7 @@ def test_an_option_like_no_other_lists_them_all() -> None:
         ("lr", float("nan"), r"option `lr` is nan: input should be a finite number"),
         ("lr", None, r"option `lr` is None: input should be a valid number"),
         ("normalize_features", "perhaps", r"option `normalize_features` is 'perhaps': input should be a valid bool"),
+        ("num_neighbors", 5, r"option `num_neighbors` is 5: input should be a valid list, in square brackets"),
         ("num_layers", 0, r"option `num_layers` is 0: input should be greater than or equal to 1"),
         ("threshold", 1, r"option `threshold` is 1: input should be less than 1, or input should be 'validation'"),
     ],

@@ -224,10 +224,10 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
     try:
         return model(**values)
     except ValidationError as error:
-        first, *others = error.errors()
+        first = error.errors()[0]
         name = _name(first["loc"])
         # an option of several types has a message for each of them
-        messages = [first["msg"].lower(), *(other["msg"].lower() for other in others if _name(other["loc"]) == name)]
+        messages = [_message(part["type"], part["msg"]) for part in error.errors() if _name(part["loc"]) == name]
         raise ConfigError(
             f"option `{name or model.__name__}` is {_shown(first['input'])}: {', or '.join(messages)}"
         ) from None
@@ -235,6 +235,10 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
 
 def _mentions(kind: Any, wanted: type) -> bool:
     return kind is wanted or any(_mentions(part, wanted) for part in get_args(kind))
+
+
+def _message(kind: str, text: str) -> str:
+    return f"{text.lower()}, in square brackets" if kind == "list_type" else text.lower()
 
 
 def _name(location: Sequence[str | int]) -> str:
