@@ -46,3 +46,26 @@ def test_labels_of_another_graph_do_not_choose(labels: Path, tmp_path: Path, con
     given: dict[str, Any] = {"device": "cpu", "correct_and_smooth": CHANGE, "graph_file": labels}
     assert commands.evaluate_run(tmp_path / "run", **given)["threshold"] == trained["threshold"]
     assert commands.predict_run(tmp_path / "run", **given)[1].task.threshold == trained["threshold"]
+
+
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_loss_on_validation_nodes_is_told(
+    dataset: Path,
+    tmp_path: Path,
+    block_arrays: dict[str, Any],
+    configure: Configure,
+    caplog: pytest.LogCaptureFixture,
+    helps: bool,
+) -> None:
+    if not helps:
+        # every block has both classes, and features tell them apart
+        y = np.arange(60) % 2
+        np.savez(dataset, **block_arrays | {"y": y, "x": np.eye(2)[y]})
+    config = configure(dataset, "mlp", epochs=5 if helps else 60, metric="macro-f1")
+    trained = commands.train(config, tmp_path / "run", quiet=True)
+    caplog.clear()
+    result = commands.evaluate_run(tmp_path / "run", device="cpu", correct_and_smooth=CHANGE)
+    assert (result["val"] >= trained["val"]) == helps
+    told = f"lowers macro-f1 on validation nodes from {trained['val']:.4f} to {result['val']:.4f}; omit"
+    assert (told in caplog.text) == (not helps)
+    assert ("lowers" in caplog.text) == (not helps)

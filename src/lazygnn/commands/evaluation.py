@@ -11,7 +11,7 @@ from lazygnn.commands.loading import check_labels, check_read_labels, fitting
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, restore_model
 from lazygnn.commands.result import make_result
-from lazygnn.commands.smoothing import smooth
+from lazygnn.commands.smoothing import smooth, warn_of_loss
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, GraphError
@@ -115,6 +115,7 @@ def evaluate_by_metrics(
         scored = _scored(graph, known=model.reads_labels or correct_and_smooth is not None)
         labeled, counts = {"labeled": scored}, {"labeled_nodes": int(scored.sum())}
     logits, trained, changed = infer(model, graph), run.result(), {}
+    plain = logits, graph
     if correct_and_smooth is not None:
         own = graph_file is None
         logits, graph = smooth(correct_and_smooth, logits, graph, config, chosen, choose=own)
@@ -126,6 +127,8 @@ def evaluate_by_metrics(
     for name in names:
         _, metric = find_metric(name, graph.task)
         scores = score(metric, logits, graph.y, graph.masks)
+        if correct_and_smooth is not None:
+            warn_of_loss(name, *plain, scores)
         result = make_result(config, name, scores, trained=trained, task=graph.task, device=chosen, path=path)
         results.append(result | changed | elsewhere | score(metric, logits, graph.y, labeled) | counts)
     return results

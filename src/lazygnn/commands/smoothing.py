@@ -1,5 +1,7 @@
 """Correct and Smooth for the outputs of a run."""
 
+import logging
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
@@ -8,8 +10,10 @@ from torch import Tensor
 from lazygnn.config import Config
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.graph import Graph
-from lazygnn.training.metrics import find_metric
+from lazygnn.training.metrics import find_metric, score_of_rows
 from lazygnn.training.threshold import choose_threshold
+
+logger = logging.getLogger(__name__)
 
 
 def smooth(
@@ -34,3 +38,24 @@ def smooth(
     metric, _ = find_metric(config.trainer.metric, graph.task)
     threshold = choose_threshold(metric, logits[val], graph.y[val])
     return logits, replace(graph, task=replace(graph.task, threshold=threshold))
+
+
+def warn_of_loss(name: str, logits: Tensor, graph: Graph, scores: Mapping[str, float]) -> None:
+    """Warns if validation nodes score less than without Correct and Smooth, as where linked nodes differ.
+
+    Args:
+        name: The metric.
+        logits: The outputs of the run, [N, C], before they were changed.
+        graph: The graph with the threshold of the run.
+        scores: By splits, after the change.
+    """
+    if "val" not in scores:
+        return
+    val = graph.masks["val"]
+    name, metric = find_metric(name, graph.task)
+    before = score_of_rows(metric, logits[val], graph.y[val], "val")
+    if scores["val"] < before:
+        logger.warning(
+            f"Correct and Smooth lowers {name} on validation nodes from {before:.4f} to {scores['val']:.4f}; omit "
+            "`--correct-and-smooth`, or set `--correct-alpha` and `--smooth-alpha` nearer to 1"
+        )
