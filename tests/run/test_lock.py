@@ -19,6 +19,10 @@ def hold(folder: Path, seconds: float) -> None:
         time.sleep(seconds)
 
 
+def _is_signed(lock: Path) -> bool:
+    return lock.exists() and lock.read_text().endswith("\n")
+
+
 def count_up(folder: Path, times: int) -> None:
     """Adds to a number in a file, whose lines are lost if two processes do it at once."""
     done = 0
@@ -38,7 +42,8 @@ def test_a_second_process_gets_the_host_and_the_process_of_the_first(tmp_path: P
     process.start()
     try:
         deadline = time.monotonic() + 120
-        while not (tmp_path / "run" / LOCK).exists() and time.monotonic() < deadline:
+        # the file is there before its lock is held; who has signed it holds it
+        while not _is_signed(tmp_path / "run" / LOCK) and time.monotonic() < deadline:
             time.sleep(0.01)
         message = (
             rf"`{tmp_path}/run` is in use by process {process.pid} on host `{socket.gethostname()}`, which started at "
