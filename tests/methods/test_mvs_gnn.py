@@ -12,6 +12,8 @@ from lazygnn.loader import ImportanceLoader
 from lazygnn.methods import Built, Place, build, build_model, resolve
 from lazygnn.models import MVSGCN
 from lazygnn.task import Task
+from lazygnn.training import Trainer
+from lazygnn.training.balance import balanced
 from tests.helpers import random_rows
 
 Make = Callable[..., Built]
@@ -44,6 +46,23 @@ def test_batches_are_drawn_by_the_gradients_of_the_model(make: Make) -> None:
     p = loader.probabilities()
     assert not torch.allclose(p, uniform)
     assert torch.equal(p.argsort(), norms.argsort())
+
+
+def test_gradients_are_those_of_the_weighted_loss(make: Make) -> None:
+    """A class that counts twice as much is drawn as if its gradients were twice as large."""
+    found: dict[str, torch.Tensor] = {}
+    for class_weight in ("none", "balanced"):
+        built = make("mvs-gnn", class_weight=class_weight, refresh_every=1, **LAYERS)
+        loader, graph = built.loader, built.graph
+        options = resolve("mvs-gnn", "block", {"class_weight": class_weight}).trainer
+        assert isinstance(built.model, MVSGCN)
+        Trainer(built.model, loader, graph, options)
+        next(iter(loader))
+        train = graph.masks["train"].nonzero()[:, 0]
+        found[class_weight], _ = built.model.stored_norms(train)
+    present = balanced(graph, graph.device).present
+    assert float(present.max()) > 1.1 * float(present.min())
+    torch.testing.assert_close(found["balanced"], found["none"] * present[graph.y[train]])
 
 
 def test_the_units_of_a_regression_do_not_change_the_draws(block_graph: Graph) -> None:

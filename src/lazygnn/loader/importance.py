@@ -74,6 +74,8 @@ class ImportanceLoader(SampledLoader):
         self.batch_size = min(batch_size or graph.num_train, graph.num_train)
         # without a model, all nodes are drawn alike
         self.source: NormSource | None = None
+        # has the loss whose gradients are measured; a trainer sets its own
+        self.task = graph.task
         self._train = graph.masks["train"].nonzero()[:, 0]
         self._local = LocalIndex(graph)
 
@@ -107,7 +109,7 @@ class ImportanceLoader(SampledLoader):
         if self.source is not None:
             count = max(1, round(self.refresh_share * len(self._train)))
             order = torch.randperm(len(self._train), generator=generator, device=self._train.device)
-            self.source.measure(self.exact_batch(self._train[order[:count].sort().values]), self.graph.task)
+            self.source.measure(self.exact_batch(self._train[order[:count].sort().values]), self.task)
 
     def probabilities(self) -> Tensor:
         """Returns the probability of every training node to be in a batch, [K]; they sum to the batch size."""
