@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch import Tensor
 from lazygnn.errors import ConfigError, GraphError, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.ops import Adjacency, Csr, find_device
+from lazygnn.task import Task
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,6 +198,14 @@ class Loader(Protocol):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Resumes from a position."""
+
+
+@runtime_checkable
+class ByLoss(Protocol):
+    """A loader that draws by the gradients of a loss, which a trainer tells it."""
+
+    def draw_by(self, task: Task) -> None:
+        """Draws by the gradients of the loss of a task from here on."""
 
 
 def check_batch(batch: object) -> None:

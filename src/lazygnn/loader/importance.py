@@ -74,8 +74,7 @@ class ImportanceLoader(SampledLoader):
         self.batch_size = min(batch_size or graph.num_train, graph.num_train)
         # without a model, all nodes are drawn alike
         self.source: NormSource | None = None
-        # has the loss whose gradients are measured; a trainer sets its own
-        self.task = graph.task
+        self._task = graph.task
         self._train = graph.masks["train"].nonzero()[:, 0]
         self._local = LocalIndex(graph)
 
@@ -94,6 +93,10 @@ class ImportanceLoader(SampledLoader):
         """Returns `None`, since the next batch depends on the weights after the current step."""
         return None
 
+    def draw_by(self, task: Task) -> None:
+        """Draws by the gradients of the loss of a task; that of the graph until then."""
+        self._task = task
+
     def draw(self, position: int, generator: torch.Generator) -> Batch:
         """Measures gradient norms if it is time to, and draws training nodes by them."""
         if (self.epoch * len(self) + position) % self.refresh_every == 0:
@@ -109,7 +112,7 @@ class ImportanceLoader(SampledLoader):
         if self.source is not None:
             count = max(1, round(self.refresh_share * len(self._train)))
             order = torch.randperm(len(self._train), generator=generator, device=self._train.device)
-            self.source.measure(self.exact_batch(self._train[order[:count].sort().values]), self.task)
+            self.source.measure(self.exact_batch(self._train[order[:count].sort().values]), self._task)
 
     def probabilities(self) -> Tensor:
         """Returns the probability of every training node to be in a batch, [K]; they sum to the batch size."""

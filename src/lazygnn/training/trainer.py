@@ -13,12 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lazygnn.batch import Batch, Loader
+from lazygnn.batch import Batch, ByLoss, Loader
 from lazygnn.config import TrainerOptions
 from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, wrong_type
 from lazygnn.graph import Graph, check_graph, check_num_nodes
 from lazygnn.history import named_histories
-from lazygnn.loader import ImportanceLoader
 from lazygnn.model import Model
 from lazygnn.ops import Csr
 from lazygnn.propagation import estimating, named_diagnostics, solves
@@ -141,8 +140,8 @@ class Trainer:
             check_num_nodes(history.values.num_rows, graph.num_nodes)
         self._device = next((p.device for p in model.parameters()), graph.device)
         self.task = self._make_task(loss)
-        if isinstance(loader, ImportanceLoader):
-            loader.task = self.task
+        if isinstance(loader, ByLoss):
+            loader.draw_by(self.task)
         self._criterion_loss = self._make_criterion_loss()
         if options.precision == "bfloat16" and self._device.type == "cpu" and (cost := cost_of_bfloat16()) > 1:
             logger.warning(
