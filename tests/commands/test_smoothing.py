@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from lazygnn import commands
+from lazygnn.commands.smoothing import warn_of_loss
 from lazygnn.config import Config
 from lazygnn.correct_smooth import CorrectAndSmooth
+from lazygnn.graph import Graph
 from lazygnn.training.threshold import choose_threshold
 
 Configure = Callable[..., Config]
@@ -69,3 +72,13 @@ def test_a_loss_on_validation_nodes_is_told(
     told = f"lowers macro-f1 on validation nodes from {trained['val']:.4f} to {result['val']:.4f}; omit"
     assert (told in caplog.text) == (not helps)
     assert ("lowers" in caplog.text) == (not helps)
+
+
+@pytest.mark.parametrize(("loss", "told"), [(1e-5, False), (1e-3, True)])
+def test_a_loss_below_the_digits_shown_is_not_told(
+    block_graph: Graph, caplog: pytest.LogCaptureFixture, loss: float, told: bool
+) -> None:
+    perfect = torch.eye(block_graph.task.num_outputs)[block_graph.y]
+    warn_of_loss("accuracy", perfect, block_graph, {"val": 1 - loss})
+    assert ("lowers accuracy on validation nodes from 1.0000 to 0.9990" in caplog.text) == told
+    assert bool(caplog.records) == told

@@ -54,7 +54,8 @@ def warn_of_loss(name: str, logits: Tensor, graph: Graph, scores: Mapping[str, f
     val = graph.masks["val"]
     name, metric = find_metric(name, graph.task)
     before = score_of_rows(metric, logits[val], graph.y[val], "val")
-    if scores["val"] < before:
+    # less than the digits shown is noise
+    if round(scores["val"], 4) < round(before, 4):
         logger.warning(
             f"Correct and Smooth lowers {name} on validation nodes from {before:.4f} to {scores['val']:.4f}; omit "
             "`--correct-and-smooth`, or set `--correct-alpha` and `--smooth-alpha` nearer to 1"
