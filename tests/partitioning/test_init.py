@@ -201,6 +201,19 @@ def test_kaminpar_finds_the_blocks_again_and_follows_the_seed(blocks: Graph) -> 
     assert int(first.ptr.diff().max()) <= 1.031 * 100 + 1
 
 
+@pytest.mark.parametrize("num_nodes", [600, 4000, 4001])
+def test_parts_of_kaminpar_do_not_depend_on_what_memory_held(num_nodes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("kaminpar")
+    graph = block_graph(num_nodes, 6, degree=10, in_channels=4, num_classes=3)
+    found = []
+    # the C library of GNU fills freed memory by the first variable; the length of the others moves what memory holds
+    for name, value in (("MALLOC_PERTURB_", "1"), *(("FILLER", "y" * length) for length in (0, 10, 100, 1000, 4000))):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            found.append(partition(graph, 6, method="kaminpar"))
+    assert all(same(found[0], other) for other in found[1:])
+
+
 @pytest.mark.parametrize(
     ("edges", "num_nodes", "num_parts"),
     [([], 3, 2), ([(0, 0)], 1, 1), ([(0, i) for i in range(1, 40)], 40, 40)],

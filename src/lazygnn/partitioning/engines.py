@@ -19,6 +19,8 @@ _IMBALANCE = 0.03
 # file in 64 bits, neighbors in 32 bits, and weights of nodes in 64 bits if there are any
 HEADER_BYTES, POINTER_BYTES, NODE_BYTES = 24, 8, 4
 NO_EDGE_WEIGHTS, NO_NODE_WEIGHTS, NODES_IN_32_BITS = 1, 2, 8
+# KaMinPar divides graphs of at most this many nodes without making them smaller first
+_SMALL_FOR_KAMINPAR = 4000
 _DIE_WITH_PARENT = 1
 
 
@@ -42,12 +44,16 @@ def kaminpar_parts(file: Path, num_parts: int, seed: int) -> np.ndarray:
 
     The graph is compressed as it is read; the settings for little memory crash on one that is not. One thread gives
     the same parts each time.
+
+    A small graph is not compressed: KaMinPar 3.7.3 would copy it without setting whether nodes are sorted by degree, so
+    that the parts would depend on what the memory held before.
     """
     import kaminpar
 
     kaminpar.reseed(seed % 2**31)
-    graph = kaminpar.load_graph(str(file), kaminpar.GraphFileFormat.PARHIP, compress=True)
-    worker = kaminpar.KaMinPar(1, kaminpar.terapart_context())
+    small = _num_nodes(file) <= _SMALL_FOR_KAMINPAR
+    graph = kaminpar.load_graph(str(file), kaminpar.GraphFileFormat.PARHIP, compress=not small)
+    worker = kaminpar.KaMinPar(1, kaminpar.default_context() if small else kaminpar.terapart_context())
     return np.array(worker.compute_partition(graph, k=num_parts, eps=_IMBALANCE))
 
 
@@ -66,6 +72,10 @@ def read_graph_file(file: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray | No
         end = start + NODE_BYTES * num_entries
         weights = np.fromfile(file, dtype=np.int64, count=num_nodes, offset=end)
     return rowptr, col, weights
+
+
+def _num_nodes(file: Path) -> int:
+    return int(np.fromfile(file, dtype=np.uint64, count=2)[1])
 
 
 def main(engine: str, file: str, out: str, num_parts: str, seed: str, parent: str) -> None:
