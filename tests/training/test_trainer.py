@@ -514,6 +514,20 @@ def test_filling_histories_leaves_the_random_numbers_of_training_as_they_are(blo
     assert torch.equal(*generators)
 
 
+def test_training_on_a_cpu_starts_no_gpu(block_graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    # torch seeds all GPUs, those that have not started when they do
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", lambda _: None)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda *_: started.append("random numbers"))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda *_: started.append("synchronization"))
+    config = resolve("lazygnn", "block", {"hidden_channels": 8, "epochs": 1, "num_parts": 3})
+    built = build(config, block_graph, "cpu")
+    Trainer(built.model, built.loader, built.graph, config.trainer).fit()
+    assert started == []
+
+
 def test_the_loss_of_an_epoch_is_the_mean_over_its_batches(block_graph: Graph) -> None:
     torch.manual_seed(0)
     model = Decoupled(MLP(3, 4, 3, mlp_layers=2, dropout=0.0), NoPropagation())

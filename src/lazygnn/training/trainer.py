@@ -267,7 +267,7 @@ class Trainer:
         """Runs a forward-only pass, so that no halo row is ever empty; it uses dropout and changes nothing else."""
         buffers = {name: value.clone() for name, value in self.model.named_buffers()}
         self.model.train(True)
-        with torch.random.fork_rng():
+        with torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
             torch.manual_seed((self.seed + 1_000_003) % 2**63)
             for batch in self.loader.sweep():
                 with forward_precision(self.options.precision, self._device):
@@ -305,8 +305,8 @@ class Trainer:
                 self._epoch_seconds += time.perf_counter() - started
                 self.on_batch(self)
                 started = time.perf_counter()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
         self._epoch_seconds += time.perf_counter() - started
 
     def _steps(self) -> Iterator[Tensor]:
