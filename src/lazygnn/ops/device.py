@@ -23,4 +23,6 @@ def choose_device(name: torch.device | str) -> torch.device:
         raise ConfigError(
             f"device `{name}` is not available: torch {torch.__version__} finds no GPU; choose auto or cpu"
         )
+    if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
+        raise ConfigError(f"device `{name}` is not available: the last GPU is `cuda:{torch.cuda.device_count() - 1}`")
     return device
