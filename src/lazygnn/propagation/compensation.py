@@ -14,6 +14,7 @@ from torch.autograd.function import once_differentiable
 from lazygnn.batch import Batch
 from lazygnn.history import History
 from lazygnn.history.warmstart import check_beta
+from lazygnn.propagation.historical import add_halo
 
 Score = Literal["constant", "linear", "concave", "convex"]
 
@@ -72,7 +73,7 @@ class Compensation(nn.Module):
             )
         targets, halo = x[: batch.num_targets], x[batch.num_targets :]
         weight = self.beta * _SCORES[self.score](batch.ring.coverage).to(x.dtype).unsqueeze(1)
-        stored = _exchange(self.features[index], x.detach(), batch)[batch.num_targets :]
+        stored = add_halo(self.features[index], targets.detach(), batch)[batch.num_targets :]
         x = torch.cat((targets, halo + (1 - weight) * (stored - halo.detach())))
         if 0 < index < len(self.features) - 1:
             mixed: Tensor = _MixGradients.apply(x, weight, self.gradients[index - 1], batch)  # type: ignore[no-untyped-call]
@@ -94,13 +95,5 @@ class _MixGradients(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         (weight,) = ctx.saved_tensors
         size = ctx.batch.num_targets
-        mixed = _exchange(ctx.history, grad.contiguous(), ctx.batch).to(grad.dtype)
+        mixed = add_halo(ctx.history, grad[:size].contiguous(), ctx.batch).to(grad.dtype)
         return torch.cat((grad[:size], torch.lerp(mixed[size:], grad[size:], weight))), None, None, None
-
-
-def _exchange(history: History, x: Tensor, batch: Batch) -> Tensor:
-    """Stores the targets; returns them above the halo as it was stored, [V, C]."""
-    targets = x[: batch.num_targets]
-    complete = history.start(batch.nodes, batch.num_targets, targets).x
-    history.push(batch.targets, targets, targets)
-    return complete
