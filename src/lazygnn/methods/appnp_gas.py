@@ -1,11 +1,10 @@
 """APPNP on parts of the graph with historical embeddings (GNNAutoScale); https://arxiv.org/abs/2106.05609."""
 
-from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.methods.appnp import APPNPOptions
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Method, Place
 from lazygnn.methods.mlp import adapt, transform_and
-from lazygnn.methods.options import GASOptions
+from lazygnn.methods.options import GASOptions, load_parts
 from lazygnn.model import Model
 from lazygnn.propagation import HistoricalPropagation
 
@@ -20,16 +19,11 @@ def make_model(options: APPNPGASOptions, graph: Graph, place: Place) -> Model:
     return transform_and(HistoricalPropagation(options.alpha, options.num_layers, histories), options, graph)
 
 
-def make_loader(options: APPNPGASOptions, cut: Cut, place: Place) -> Loader:
-    """Builds a loader of parts."""
-    return options.load(cut, place, options.num_layers)
-
-
 METHOD = Method(
     "APPNP on parts, with a history per step",
     "Fey et al., GNNAutoScale, ICML 2021",
     APPNPGASOptions,
     make_model,
-    make_loader,
+    load_parts,
     adapt=adapt,
 )

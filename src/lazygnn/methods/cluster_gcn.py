@@ -4,11 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from lazygnn.batch import Loader
 from lazygnn.graph import Graph
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Method, Place
 from lazygnn.methods.gcn import GCNOptions, adapt, make_gcn
-from lazygnn.methods.options import ClusterOptions
+from lazygnn.methods.options import ClusterOptions, load_parts
 from lazygnn.model import Model
 from lazygnn.models import ClusterGCN
 
@@ -25,16 +24,11 @@ def make_model(options: ClusterGCNOptions, graph: Graph, place: Place) -> Model:
     return ClusterGCN(make_gcn(options, graph), diag_lambda=options.diag_lambda)
 
 
-def make_loader(options: ClusterGCNOptions, cut: Cut, place: Place) -> Loader:
-    """Builds a loader of parts."""
-    return options.load(cut, place, options.num_layers)
-
-
 METHOD = Method(
     "GCN on a few parts of the graph at a time, without the edges between batches",
     "Chiang et al., Cluster-GCN, KDD 2019",
     ClusterGCNOptions,
     make_model,
-    make_loader,
+    load_parts,
     adapt=adapt,
 )

@@ -5,11 +5,10 @@ https://arxiv.org/abs/2206.07161
 
 from pydantic import Field
 
-from lazygnn.batch import Loader
 from lazygnn.graph import Graph
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Method, Place
 from lazygnn.methods.gcn import GCNOptions, adapt
-from lazygnn.methods.options import GASOptions
+from lazygnn.methods.options import GASOptions, load_parts
 from lazygnn.model import Model
 from lazygnn.models import GraphFM
 
@@ -33,16 +32,11 @@ def make_model(options: GCNGraphFMOptions, graph: Graph, place: Place) -> Model:
     )
 
 
-def make_loader(options: GCNGraphFMOptions, cut: Cut, place: Place) -> Loader:
-    """Builds a loader of parts."""
-    return options.load(cut, place, options.num_layers)
-
-
 METHOD = Method(
     "GCN on parts, with histories that follow the batches around them",
     "Yu et al., GraphFM: Improving Large-Scale GNN Training via Feature Momentum, ICML 2022",
     GCNGraphFMOptions,
     make_model,
-    make_loader,
+    load_parts,
     adapt=adapt,
 )

@@ -4,11 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from lazygnn.batch import Loader
 from lazygnn.graph import Graph
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Method, Place
 from lazygnn.methods.gcn import GCNOptions, adapt
-from lazygnn.methods.options import ClusterOptions, HistoryOptions
+from lazygnn.methods.options import ClusterOptions, HistoryOptions, load_parts
 from lazygnn.model import Model
 from lazygnn.models import LMC
 from lazygnn.propagation import Mix
@@ -45,16 +44,11 @@ def make_model(options: GCNLMCOptions, graph: Graph, place: Place) -> Model:
     return options.build(LMC, graph, num_layers=options.num_layers, compensation=compensation)
 
 
-def make_loader(options: GCNLMCOptions, cut: Cut, place: Place) -> Loader:
-    """Builds a loader of parts."""
-    return options.load(cut, place, options.num_layers)
-
-
 METHOD = Method(
     "GCN on parts, with stored values and gradients of the halo",
     "Shi et al., LMC: Fast Training of GNNs via Subgraph Sampling with Provable Convergence, ICLR 2023",
     GCNLMCOptions,
     make_model,
-    make_loader,
+    load_parts,
     adapt=adapt,
 )

@@ -1,10 +1,9 @@
 """GCNII on parts of the graph with historical embeddings (GNNAutoScale); https://arxiv.org/abs/2106.05609."""
 
-from lazygnn.batch import Loader
 from lazygnn.graph import Graph
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Method, Place
 from lazygnn.methods.gcnii import GCNIIOptions, adapt, make_gcnii
-from lazygnn.methods.options import GASOptions
+from lazygnn.methods.options import GASOptions, load_parts
 from lazygnn.model import Model
 
 
@@ -17,16 +16,11 @@ def make_model(options: GCNIIGASOptions, graph: Graph, place: Place) -> Model:
     return make_gcnii(options, graph, options.open_layers(graph, options.hidden_channels, options.num_layers, place))
 
 
-def make_loader(options: GCNIIGASOptions, cut: Cut, place: Place) -> Loader:
-    """Builds a loader of parts."""
-    return options.load(cut, place, options.num_layers)
-
-
 METHOD = Method(
     "GCNII on parts, with a history per layer",
     "Fey et al., GNNAutoScale, ICML 2021",
     GCNIIGASOptions,
     make_model,
-    make_loader,
+    load_parts,
     adapt=adapt,
 )

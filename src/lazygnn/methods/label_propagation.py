@@ -5,10 +5,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from lazygnn.batch import Loader
 from lazygnn.graph import Graph
-from lazygnn.loader import FullLoader
-from lazygnn.methods.base import Cut, Method, MethodOptions, Place
+from lazygnn.methods.base import Method, MethodOptions, Place
+from lazygnn.methods.mlp import make_loader
 from lazygnn.model import Model
 from lazygnn.models import LabelPropagation
 from lazygnn.transforms import link_similar, smooth_features
@@ -35,9 +34,9 @@ class LabelPropagationOptions(MethodOptions):
         """Adds the options of links if `feature_neighbors` is 0."""
         found = super().ignored()
         for name in ("feature_hops", "feature_weight"):
-            if self.feature_neighbors == 0 and (value := getattr(self, name)) != type(self).model_fields[name].default:
+            if self.feature_neighbors == 0 and self.differs(name):
                 found[name] = (
-                    f"`{name}` is {value}, but `feature_neighbors` is 0, so features are not compared; "
+                    f"`{name}` is {getattr(self, name)}, but `feature_neighbors` is 0, so features are not compared; "
                     f"set `feature_neighbors`, or omit `{name}`"
                 )
         return found
@@ -48,11 +47,6 @@ def make_model(options: LabelPropagationOptions, graph: Graph, place: Place) -> 
     model = LabelPropagation(options.alpha, tolerance=options.eval_tolerance, class_mass=options.class_mass)
     model.check_task(graph)
     return model
-
-
-def make_loader(options: LabelPropagationOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001
-    """Builds a loader of all nodes, without edges."""
-    return FullLoader(cut.graph, num_layers=0)
 
 
 def prepare(options: LabelPropagationOptions, graph: Graph) -> Graph:

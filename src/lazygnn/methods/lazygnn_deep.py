@@ -5,12 +5,18 @@ from typing import Annotated, Any, Literal, Self, get_args
 import torch
 from pydantic import Field
 
-from lazygnn.batch import Loader
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.history import History, NoHistory
-from lazygnn.methods.base import Cut, Facts, Method, Place
-from lazygnn.methods.options import ClusterOptions, HistoryOptions, InferenceOptions, LayerOptions, default_beta
+from lazygnn.methods.base import Facts, Method, Place
+from lazygnn.methods.options import (
+    ClusterOptions,
+    HistoryOptions,
+    InferenceOptions,
+    LayerOptions,
+    default_beta,
+    load_parts,
+)
 from lazygnn.model import Model
 from lazygnn.models import MLP, Convolution, Decoupled, LazyBlock, LazyStack, Mixture
 from lazygnn.models.block import Far
@@ -207,11 +213,6 @@ def make_model(options: LazyGNNDeepOptions, graph: Graph, place: Place) -> Model
     return Mixture([main, *others.values()], names=["stack", *others], scratch=options.scratch(place))
 
 
-def make_loader(options: LazyGNNDeepOptions, cut: Cut, place: Place) -> Loader:
-    """Builds a loader of parts or of the whole graph."""
-    return options.load(cut, place, options.num_layers)
-
-
 def adapt(facts: Facts) -> dict[str, Any]:
     """Takes two blocks where labels are scarce and eight where they are plentiful, four on a large graph.
 
@@ -239,7 +240,7 @@ METHOD = Method(
     "this library, docs/concepts/depth.md",
     LazyGNNDeepOptions,
     make_model,
-    make_loader,
+    load_parts,
     adapt=adapt,
     # a larger one gains on humloc and loses on minesweeper
     lr=0.006,

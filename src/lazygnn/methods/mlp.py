@@ -8,7 +8,7 @@ from pydantic import Field
 from lazygnn.batch import Loader
 from lazygnn.graph import Graph
 from lazygnn.loader import FullLoader
-from lazygnn.methods.base import Cut, Facts, Method, Place
+from lazygnn.methods.base import Cut, Facts, Method, MethodOptions, Place
 from lazygnn.methods.options import LayerOptions
 from lazygnn.model import Model
 from lazygnn.models import MLP, Decoupled
@@ -51,7 +51,7 @@ def make_model(options: MLPOptions, graph: Graph, place: Place) -> Model:  # noq
     return transform_and(NoPropagation(), options, graph)
 
 
-def make_loader(options: MLPOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001
+def make_loader(options: MethodOptions, cut: Cut, place: Place) -> Loader:  # noqa: ARG001
     """Builds a loader of all nodes, without edges."""
     return FullLoader(cut.graph, num_layers=0)
 

@@ -30,19 +30,12 @@ class MVSOptions(GCNOptions, BatchOptions, HistoryOptions):
 
 def make_model(options: MVSOptions, graph: Graph, place: Place) -> Model:
     """Builds a GCN with histories as wide as its hidden layers, and one for gradients; inference needs none."""
-    histories, norms = [], None
-    if place.training:
-        histories = [
-            options.open(graph, options.hidden_channels, Mix(1.0), place, f"layer-{layer}")
-            for layer in range(1, options.num_layers)
-        ]
-        norms = open_history(graph.num_nodes, 1, Mix(1.0), device=place.device)
     return options.build(
         MVSGCN,
         graph,
         num_layers=options.num_layers,
-        histories=histories,
-        gradient_norms=norms,
+        histories=options.open_layers(graph, options.hidden_channels, options.num_layers, place),
+        gradient_norms=open_history(graph.num_nodes, 1, Mix(1.0), device=place.device) if place.training else None,
     )
 
 

@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
 
 import torch
 from pydantic import Field, PositiveInt
@@ -247,6 +247,13 @@ class HistoryOptions(MethodOptions):
             make_store=place.make_store,
         )
 
+    def open_layers(self, graph: Graph, channels: int, num_layers: int, place: Place) -> Sequence[History]:
+        """Opens a history after each layer but the last; inference needs none."""
+        if not place.training:
+            return ()
+        # targets are computed, not warm-started
+        return [self.open(graph, channels, Mix(1.0), place, f"layer-{layer}") for layer in range(1, num_layers)]
+
 
 class InferenceOptions(MethodOptions):
     """How far inference propagates, and where it stores its rows."""
@@ -274,7 +281,20 @@ class GASOptions(ClusterOptions, HistoryOptions):
 
     def open_layers(self, graph: Graph, channels: int, num_layers: int, place: Place) -> Sequence[History]:
         """Opens the histories of a model; inference and full batch need none."""
-        if not place.training or self.num_parts == 1:
-            return ()
-        # targets are computed, not warm-started
-        return [self.open(graph, channels, Mix(1.0), place, f"layer-{layer}") for layer in range(1, num_layers)]
+        return () if self.num_parts == 1 else super().open_layers(graph, channels, num_layers, place)
+
+
+class LayeredOnParts(Protocol):
+    """Options of layers on parts of the graph."""
+
+    @property
+    def num_layers(self) -> int:
+        """Returns the number of layers."""
+
+    def load(self, cut: Cut, place: Place, num_layers: int) -> Loader:
+        """Builds a loader for them."""
+
+
+def load_parts(options: LayeredOnParts, cut: Cut, place: Place) -> Loader:
+    """Builds a loader of parts, or of the whole graph if that is the only part."""
+    return options.load(cut, place, options.num_layers)

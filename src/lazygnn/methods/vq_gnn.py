@@ -9,11 +9,10 @@ from typing import Literal
 import torch
 from pydantic import Field
 
-from lazygnn.batch import Loader
 from lazygnn.graph import Graph
-from lazygnn.methods.base import Cut, Method, Place
+from lazygnn.methods.base import Method, Place
 from lazygnn.methods.gcn import GCNOptions, adapt
-from lazygnn.methods.options import GASOptions
+from lazygnn.methods.options import GASOptions, load_parts
 from lazygnn.model import Model
 from lazygnn.models import VQGNN
 from lazygnn.propagation import Mix
@@ -56,16 +55,11 @@ def make_model(options: VQGNNOptions, graph: Graph, place: Place) -> Model:
     )
 
 
-def make_loader(options: VQGNNOptions, cut: Cut, place: Place) -> Loader:
-    """Builds a loader of parts."""
-    return options.load(cut, place, options.num_layers)
-
-
 METHOD = Method(
     "GCN on parts, with a few codes for each node in place of a history",
     "Ding et al., VQ-GNN: A Universal Framework to Scale up GNNs using Vector Quantization, NeurIPS 2021",
     VQGNNOptions,
     make_model,
-    make_loader,
+    load_parts,
     adapt=adapt,
 )

@@ -13,7 +13,6 @@ from lazygnn.methods.fastgcn import PrecomputedOptions, prepare
 from lazygnn.methods.options import BatchOptions, HistoryOptions
 from lazygnn.model import Model
 from lazygnn.models import VRGCN
-from lazygnn.propagation import Mix
 
 
 class VRGCNOptions(PrecomputedOptions, BatchOptions, HistoryOptions):
@@ -24,15 +23,11 @@ class VRGCNOptions(PrecomputedOptions, BatchOptions, HistoryOptions):
 
 def make_model(options: VRGCNOptions, graph: Graph, place: Place) -> Model:
     """Builds the layers with histories as wide as the hidden layers; inference needs none."""
-    histories = [
-        options.open(graph, options.hidden_channels, Mix(1.0), place, f"layer-{layer}")
-        for layer in range(1, options.num_layers if place.training else 1)
-    ]
     return options.build(
         VRGCN,
         graph,
         num_layers=options.num_layers,
-        histories=histories,
+        histories=options.open_layers(graph, options.hidden_channels, options.num_layers, place),
     )
 
 
