@@ -72,9 +72,12 @@ def test_code_named_beside_the_equations_exists() -> None:
     named = re.findall(r"`([\w/]+)\.py`:\s`([\w.]+)`", (ROOT / "docs" / "paper.md").read_text())
     assert len(named) > 20
     for file, path in named:
-        found: Any = import_module(f"lazygnn.{file.replace('/', '.')}")
-        for attribute in path.split("."):
+        module = f"lazygnn.{file.replace('/', '.')}"
+        found: Any = import_module(module)
+        for index, attribute in enumerate(path.split(".")):
             found = getattr(found, attribute)
+            # and not only imported there
+            assert index > 0 or found.__module__ == module
 
 
 def test_every_command_and_option_is_in_the_reference() -> None:
