@@ -55,6 +55,7 @@ def test_a_matrix_that_is_already_on_the_device_is_returned_itself() -> None:
     moved.derived["plan"] = "computed before"
     assert moved.to("meta") is moved
     assert moved.to(torch.device("meta")) is moved
+    assert moved.to(moved.value.dtype) is moved
 
 
 @needs_cuda

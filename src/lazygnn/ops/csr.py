@@ -73,6 +73,8 @@ class Csr:
 
     def to(self, target: torch.device | torch.dtype | str, *, non_blocking: bool = False) -> "Csr":
         """Moves the matrix to a device, or its values to a dtype; returns itself, with its caches, if already there."""
+        if target == self.value.dtype:
+            return self
         if isinstance(target, torch.dtype):
             return Csr(self.rowptr, self.col, self.value.to(target), self.num_cols)
         if find_device(target) == self.device:

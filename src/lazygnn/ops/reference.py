@@ -112,7 +112,7 @@ def _in_common_type(matrix: Csr, x: Tensor) -> tuple[Csr, Tensor]:
     if x.device.type == "cpu":
         # MKL multiplies float32 and float64 only. Always converting rounds alike with and without it.
         dtype = torch.promote_types(dtype, torch.float32)
-    return matrix if matrix.value.dtype == dtype else matrix.to(dtype), x.to(dtype)
+    return matrix.to(dtype), x.to(dtype)
 
 
 def _rows_in_parallel(x: Tensor) -> bool:
