@@ -10,9 +10,10 @@ from lazygnn import inference
 from lazygnn.data.synthetic import block_graph
 from lazygnn.graph import Graph
 from lazygnn.history import NoHistory
-from lazygnn.inference import by_columns
+from lazygnn.inference import by_columns, multiply
 from lazygnn.methods import build_model, resolve
 from lazygnn.methods.base import Place
+from lazygnn.ops import Csr, spmm
 from lazygnn.propagation import LazyPropagation
 
 
@@ -35,6 +36,25 @@ def test_disk_and_memory_give_the_same_outputs(graph: Graph, tmp_path: Path) -> 
     # the rows are in a file without a name
     assert f"{tmp_path}/inference-" in Path("/proc/self/maps").read_text()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_product_takes_a_few_columns_at_a_time(graph: Graph, in_place: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(400, 7)
+    expected, given = spmm(graph.adj, x), x.clone()
+    widths: list[int] = []
+
+    def counted(matrix: Csr, columns: Tensor) -> Tensor:
+        widths.append(columns.shape[1])
+        return spmm(matrix, columns)
+
+    monkeypatch.setattr(inference, "spmm", counted)
+    monkeypatch.setattr(inference, "INFERENCE_BYTES", 5 * 400 * 4 * 3)
+    out = multiply(graph.adj, x, in_place=in_place)
+    assert widths == [3, 3, 1]
+    torch.testing.assert_close(out, expected)
+    assert (out is x) == in_place
+    assert torch.equal(x, given) != in_place
 
 
 def test_blocks_of_columns_and_nodes_change_nothing_but_rounding(

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from lazygnn.ops import Csr
+from lazygnn.ops import Csr, spmm
 
 # rows of the widest activation that inference holds at a time
 INFERENCE_ROWS = 65_536
@@ -69,6 +70,17 @@ def by_columns(
         columns = slice(start, start + width)
         out[:, columns] = propagate(*[each[:, columns].to(device).contiguous() for each in (x, *others)])
     return out
+
+
+def multiply(matrix: Csr, x: Tensor, *, in_place: bool = False) -> Tensor:
+    """Returns `matrix @ x` for a row of `x` for every node of this process, on the device of `x`.
+
+    Args:
+        matrix: A square matrix, on the compute device.
+        x: May be in host memory or in a memory map.
+        in_place: Whether the result overwrites `x`.
+    """
+    return by_columns(partial(spmm, matrix), x, matrix.device, in_place=in_place, num_rows=matrix.num_cols)
 
 
 @contextmanager

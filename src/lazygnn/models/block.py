@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Self, cast
 
@@ -15,9 +14,10 @@ from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError, check_number, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.history import History, StoredHistory, on_disk, open_history
-from lazygnn.inference import by_columns, by_rows, evaluating
+from lazygnn.inference import by_rows, evaluating, multiply
+from lazygnn.model import largest_error
 from lazygnn.models.layers import Linear, NormKind, check_columns, gelu_dropout, make_norm
-from lazygnn.ops import Adjacency, spmm
+from lazygnn.ops import Adjacency
 from lazygnn.propagation import Drift, ExactPropagation, LazyPropagation
 from lazygnn.propagation.base import check_rows
 
@@ -125,8 +125,7 @@ class LazyBlock(nn.Module):
         with evaluating(self):
             v = copy(lambda rows: self._view(self.norm(rows)), h, "block-0")
             near = copy(torch.clone, v, "block-1")
-            near = by_columns(partial(spmm, adj), near, device, in_place=True, num_rows=adj.num_cols)
-            views = [near]
+            views = [multiply(adj, near, in_place=True)]
             for index, far in enumerate(cast(list[Far], list(self.far))):
                 views.append(far.infer(copy(torch.clone, v, f"block-{index + 2}"), adj, in_place=True))
             return by_rows(combine, device, h, *views, allocate=lambda *_: h)
@@ -136,12 +135,11 @@ class LazyBlock(nn.Module):
 
         Empty without stored inputs.
         """
-        errors = [
-            far.diagnose(adj, _no_input)["fixed_point_error"]
+        return largest_error(
+            far.diagnose(adj, _no_input)
             for far in self.far
             if isinstance(far, LazyPropagation) and _stores_inputs(far.features)
-        ]
-        return {"fixed_point_error": max(errors)} if errors else {}
+        )
 
     def _view(self, u: Tensor) -> Tensor:
         return u if self.narrow is None else cast(Tensor, self.narrow(u))

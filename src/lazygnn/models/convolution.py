@@ -3,7 +3,6 @@
 `T` targets of a batch, `N` nodes of the graph, `H` hidden channels.
 """
 
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,9 +11,9 @@ from torch import Tensor, nn
 from lazygnn.batch import Batch
 from lazygnn.errors import ConfigError
 from lazygnn.history import History
-from lazygnn.inference import by_columns, by_rows, evaluating
+from lazygnn.inference import by_rows, evaluating, multiply
 from lazygnn.models.layers import Linear, NormKind, gelu_dropout, make_norm
-from lazygnn.ops import Adjacency, aggregate, spmm
+from lazygnn.ops import Adjacency, aggregate
 from lazygnn.propagation.historical import add_halo
 
 
@@ -53,11 +52,11 @@ class Convolution(nn.Module):
     def infer(self, h: Tensor, adj: Adjacency, *, scratch: Path | None = None) -> Tensor:  # noqa: ARG002
         """Computes all nodes in bounded device memory, [N, H] -> [N, H]; the result overwrites `h`."""
         with evaluating(self):
-            near = by_columns(partial(spmm, adj), h, adj.device, in_place=True, num_rows=adj.num_cols)
+            near = multiply(adj, h, in_place=True)
             return by_rows(self._combine, adj.device, near, allocate=lambda *_: near)
 
     def diagnose(self, adj: Adjacency) -> dict[str, float]:  # noqa: ARG002
-        """Returns nothing: the history has inputs and no solution."""
+        """Returns nothing: the history has rows of a layer, and no solution."""
         return {}
 
     def _combine(self, near: Tensor) -> Tensor:

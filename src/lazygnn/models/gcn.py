@@ -1,15 +1,13 @@
 """The graph convolutional network, over the whole graph or, with histories, over parts of it (GNNAutoScale)."""
 
-from functools import partial
-
 import torch
 from torch import Tensor, nn
 
-from lazygnn.inference import by_columns, by_rows
+from lazygnn.inference import by_rows, multiply
 from lazygnn.models.layers import check_columns
 from lazygnn.models.parameters import glorot
 from lazygnn.models.stack import Layer, Stack
-from lazygnn.ops import Adjacency, Csr, aggregate, spmm
+from lazygnn.ops import Adjacency, Csr, aggregate
 
 
 class GCNLayer(Layer):
@@ -26,8 +24,7 @@ class GCNLayer(Layer):
 
     def infer(self, x: Tensor | Csr, adj: Adjacency) -> Tensor:
         """Computes every row in bounded memory."""
-        x = by_rows(self.transform, adj.device, x)
-        x = by_columns(partial(spmm, adj), x, adj.device, num_rows=adj.num_cols)
+        x = multiply(adj, by_rows(self.transform, adj.device, x))
         return x.add_(self.bias.to(x.device))
 
     def transform(self, x: Tensor | Csr) -> Tensor:

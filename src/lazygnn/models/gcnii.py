@@ -15,11 +15,11 @@ from torch.nn import functional as F
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
 from lazygnn.history import History
-from lazygnn.inference import by_columns, by_rows, evaluating
+from lazygnn.inference import by_rows, evaluating, multiply
 from lazygnn.model import Model
 from lazygnn.models.layers import Linear, NormKind, drop, dropout, make_norm
 from lazygnn.models.parameters import parameters_by_layer
-from lazygnn.ops import Adjacency, Csr, aggregate, spmm
+from lazygnn.ops import Adjacency, Csr, aggregate
 from lazygnn.propagation import LayerMemory, layer_matrices
 
 
@@ -103,7 +103,7 @@ class GCNII(Model):
         with evaluating(self):
             x = x_0 = by_rows(self._first, self.device, graph.x)
             for layer, norm in zip(cast(list[GCN2Layer], list(self.layers)), self.norms, strict=True):
-                x = by_columns(partial(spmm, adj), x, self.device, num_rows=adj.num_cols)
+                x = multiply(adj, x)
                 x = by_rows(partial(_finish, layer, norm), self.device, x, x_0)
             return x
 

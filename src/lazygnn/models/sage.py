@@ -1,18 +1,17 @@
 """GraphSAGE with the mean aggregator: sampled neighbors in training, all neighbors in inference."""
 
 from dataclasses import replace
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph
-from lazygnn.inference import by_columns, by_rows
+from lazygnn.inference import by_rows, multiply
 from lazygnn.models.layers import Linear, relu_dropout
 from lazygnn.models.parameters import glorot, load_renamed
 from lazygnn.models.stack import Layer, Stack
-from lazygnn.ops import Adjacency, Csr, aggregate, spmm
+from lazygnn.ops import Adjacency, Csr, aggregate
 
 
 class SAGELayer(Layer):
@@ -36,9 +35,8 @@ class SAGELayer(Layer):
         """Computes every row in bounded memory."""
         if isinstance(x, Csr):
             narrow = by_rows(lambda rows: aggregate(rows, self.neighbors), adj.device, x)
-            return by_rows(self.own, adj.device, x).add_(by_columns(partial(spmm, adj), narrow, adj.device))
-        mean = by_columns(partial(spmm, adj), x, adj.device)
-        return by_rows(lambda rows, means: self.own(rows) + means @ self.neighbors, adj.device, x, mean)
+            return by_rows(self.own, adj.device, x).add_(multiply(adj, narrow))
+        return by_rows(lambda rows, means: self.own(rows) + means @ self.neighbors, adj.device, x, multiply(adj, x))
 
 
 class SAGE(Stack):

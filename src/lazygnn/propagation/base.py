@@ -3,7 +3,6 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from torch import Tensor, nn
 
@@ -11,7 +10,7 @@ from lazygnn import ops
 from lazygnn.batch import Batch, check_batch
 from lazygnn.errors import ConfigError
 from lazygnn.fixed_point import check_alpha, check_products, check_sign, solve
-from lazygnn.inference import by_columns
+from lazygnn.inference import by_columns, multiply
 from lazygnn.ops import Adjacency
 
 # tolerance of an estimate that starts from its input, and of one that starts from a stored solution; the bound is about
@@ -160,5 +159,4 @@ def exact_views(propagation: Propagation, x_in: Tensor, batch: Batch) -> tuple[T
     """Returns `A x_in` and the propagated rows of all nodes for prediction, [N, C] each."""
     adj = whole_matrix(batch)
     check_rows(x_in, adj)
-    near = by_columns(partial(ops.spmm, adj), x_in, adj.device, num_rows=adj.num_cols)
-    return near, propagation.infer(x_in, adj)
+    return multiply(adj, x_in), propagation.infer(x_in, adj)
