@@ -1,7 +1,7 @@
 """`Model`: the interface between models and training."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -106,6 +106,12 @@ class Model(nn.Module):
     def device(self) -> torch.device:
         """Returns the device of the weights."""
         return next(self.parameters()).device
+
+
+def largest_error(found: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Returns the largest error of a stored solution among those of several models; empty if there is none."""
+    errors = [errors["fixed_point_error"] for errors in found if "fixed_point_error" in errors]
+    return {"fixed_point_error": max(errors)} if errors else {}
 
 
 def weighted_loss(outputs: Tensor, y: Tensor, weight: Tensor, task: Task) -> Tensor:

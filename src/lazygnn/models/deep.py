@@ -15,7 +15,7 @@ from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph
 from lazygnn.history import on_disk
 from lazygnn.inference import by_rows, evaluating
-from lazygnn.model import Model, weighted_loss
+from lazygnn.model import Model, largest_error, weighted_loss
 from lazygnn.models.block import LazyBlock
 from lazygnn.models.convolution import Convolution
 from lazygnn.models.label_input import LabelInput
@@ -100,9 +100,7 @@ class LazyStack(Model):
     def diagnose(self, graph: Graph) -> dict[str, float]:
         """Returns the largest error of a stored solution over the blocks."""
         adj = graph.adj.to(self.device)
-        blocks = cast(list[Block], list(self.blocks))
-        errors = [found["fixed_point_error"] for block in blocks if (found := block.diagnose(adj))]
-        return {"fixed_point_error": max(errors)} if errors else {}
+        return largest_error(block.diagnose(adj) for block in cast(list[Block], list(self.blocks)))
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """Returns the weights layer by layer, from input to output."""

@@ -16,7 +16,7 @@ from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph
 from lazygnn.history import on_disk
 from lazygnn.inference import by_rows
-from lazygnn.model import Model
+from lazygnn.model import Model, largest_error
 from lazygnn.task import Task
 
 # validation chooses among all averages whose weights are multiples of one over this number
@@ -112,8 +112,7 @@ class Mixture(Model):
     @torch.no_grad()
     def diagnose(self, graph: Graph) -> dict[str, float]:
         """Returns the largest error of a stored solution over all models."""
-        errors = [found["fixed_point_error"] for model in self if (found := model.diagnose(graph))]
-        return {"fixed_point_error": max(errors)} if errors else {}
+        return largest_error(model.diagnose(graph) for model in self)
 
     def layer_parameters(self) -> list[list[nn.Parameter]]:
         """Returns the weights layer by layer, model by model."""
