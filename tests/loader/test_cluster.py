@@ -198,5 +198,3 @@ def test_bad_values_are_named() -> None:
         ClusterLoader(graph, PTR, 1, halo="wide")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`ptr` must rise from 0 to 60"):
         ClusterLoader(graph, torch.tensor([0, 30, 30, 60]), 1)
-    with pytest.raises(ValueError, match="`device` is cpu and `edges` is meta; give one of them"):
-        ClusterLoader(graph, PTR, 1, device="cpu", edges="meta")

@@ -85,10 +85,8 @@ class PartLoader(EpochLoader):
     def steps(self) -> Iterator[Step]:
         """Yields the steps that are left of the epoch, as many on every rank."""
         while self.position < len(self):
-            generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.epoch) % 2**63)
-            order = torch.randperm(len(self), generator=generator)
             self.position += 1
-            yield self.all_steps[int(order[self.position - 1])]
+            yield self.all_steps[int(self._shuffled(len(self))[self.position - 1])]
         self.epoch, self.position = self.epoch + 1, 0
 
     def upcoming(self) -> Batch | None:

@@ -3,7 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
+import torch
+from torch import Tensor
+
 from lazygnn.batch import Batch
+
+# separates the random numbers of different seeds, epochs and positions
+STRIDE = 1_000_003
 
 
 class EpochLoader(ABC):
@@ -43,9 +49,14 @@ class EpochLoader(ABC):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Resumes from the state of a loader with the same options."""
-        # checkpoints of version 0.1 hold no seed for a full batch
+        # the first checkpoints held no seed for a full batch
         self.seed = state.get("seed", self.seed)
         self.epoch, self.position = state["epoch"], state["position"]
+
+    def _shuffled(self, count: int) -> Tensor:
+        """Returns the numbers below `count` in the random order of the current epoch."""
+        generator = torch.Generator().manual_seed((self.seed * STRIDE + self.epoch) % 2**63)
+        return torch.randperm(count, generator=generator)
 
     def _advance(self) -> None:
         self.position += 1

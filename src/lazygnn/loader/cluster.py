@@ -40,12 +40,11 @@ class ClusterLoader(EpochLoader):
             that compute the halo too (LMC).
             `none`: drops the edges that leave the batch (Cluster-GCN).
         seed: Seed of the order.
-        device: Device of the batches; that of the graph by default.
         keep: Whether to keep the cuts of single parts; they take as much memory as the adjacency.
         pin: Whether to cut into page-locked memory, from which an accelerator copies asynchronously. Kept cuts are
             pinned once.
-        edges: In place of `device`: the device of a kept cut except its features, which stay with the graph. Cuts that
-            are not kept stay with the graph as a whole.
+        edges: The device of a kept cut except its features, which stay with the graph. Cuts that are not kept stay with
+            the graph as a whole.
         dtype: Type of dense features in a batch; that of the graph by default.
 
     Examples:
@@ -67,7 +66,6 @@ class ClusterLoader(EpochLoader):
         parts_per_batch: int = 1,
         halo: Halo = "frozen",
         seed: int = 0,
-        device: torch.device | str | None = None,
         keep: bool = True,
         pin: bool = False,
         edges: torch.device | str | None = None,
@@ -84,15 +82,12 @@ class ClusterLoader(EpochLoader):
             raise ValueError(
                 f"`ptr` must rise from 0 to {graph.num_nodes}, the number of nodes, got {ptr.tolist()[:8]}"
             )
-        if device is not None and edges is not None:
-            raise ValueError(f"`device` is {device} and `edges` is {edges}; give one of them")
         self.graph, self.num_layers, self.halo = graph, num_layers, halo
         self.parts_per_batch = parts_per_batch
-        self.device = graph.device if device is None else torch.device(device)
         # with its index, since the current device depends on the thread
         self._edges = None if edges is None else find_device(edges)
         self._dtype = dtype
-        self._pin = graph.device.type == "cpu" and (pin or self.device.type == "cuda")
+        self._pin = pin and graph.device.type == "cpu"
         self._bounds = ptr.tolist()
         self._weight = loss_weight(graph, len(self))
         self._local = LocalIndex(graph)
@@ -111,13 +106,13 @@ class ClusterLoader(EpochLoader):
     def upcoming(self) -> Batch | None:
         """Returns the next batch of the epoch, cut ahead of time; `None` after the last one."""
         if self._upcoming is None and self._next is not None:
-            self._upcoming = self._placed(self._next.result())
+            self._upcoming = self._next.result()
         return self._upcoming
 
     def sweep(self) -> Iterator[Batch]:
         """Yields batches of all nodes in node order; leaves epoch and position unchanged."""
         for parts in torch.arange(self.num_parts).split(self.parts_per_batch):
-            yield self._placed(self._submit(parts.tolist()).result())
+            yield self._submit(parts.tolist()).result()
 
     def _advance(self) -> None:
         super()._advance()
@@ -144,11 +139,7 @@ class ClusterLoader(EpochLoader):
         # all parts at once keep the node order, so that the batch is the whole graph
         if self.parts_per_batch == self.num_parts:
             return torch.arange(self.num_parts)
-        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + self.epoch) % 2**63)
-        return torch.randperm(self.num_parts, generator=generator)
-
-    def _placed(self, batch: Batch) -> Batch:
-        return batch.to(self.device) if self._edges is None else batch
+        return self._shuffled(self.num_parts)
 
     def _cut(self, parts: list[int]) -> Batch:
         if self._kept is None:

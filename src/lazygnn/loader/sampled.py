@@ -6,10 +6,7 @@ import torch
 
 from lazygnn.batch import Batch
 from lazygnn.graph import Graph, check_graph
-from lazygnn.loader.base import EpochLoader
-
-# separates the random numbers of different seeds, epochs and positions
-_STRIDE = 1_000_003
+from lazygnn.loader.base import STRIDE, EpochLoader
 
 
 class SampledLoader(EpochLoader):
@@ -42,5 +39,5 @@ class SampledLoader(EpochLoader):
     def _generator(
         self, position: int, *, epoch: int | None = None, device: torch.device | str | None = None
     ) -> torch.Generator:
-        seed = (self.seed * _STRIDE + (self.epoch if epoch is None else epoch)) * _STRIDE + position
+        seed = (self.seed * STRIDE + (self.epoch if epoch is None else epoch)) * STRIDE + position
         return torch.Generator(self.graph.device if device is None else device).manual_seed(seed % 2**63)
