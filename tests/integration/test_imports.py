@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tables": GRAPHS,
     "data": GRAPHS | {"tables"},
     "methods": LIBRARY,
-    "training": {"batch", "graph", "model", "history", "propagation", "config", "task", "errors", "files", "ops"},
+    "training": LOWEST | {"batch", "graph", "model", "history", "propagation"},
     "run": LOWEST | {"batch", "graph", "feature_scale", "model", "history", "training"},
     "reports": {"graph", "task", "errors", "ops", "training"},
     "export": set(),

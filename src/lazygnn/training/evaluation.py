@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lazygnn.graph import Graph, check_graph
+from lazygnn.inference import evaluating
 from lazygnn.model import Model
 from lazygnn.task import Task
 from lazygnn.training.criterion import calibrated_loss, tempered_losses
@@ -32,13 +33,11 @@ def infer(model: nn.Module, graph: Graph, *, score: Callable[[Tensor], float] | 
     """
     check_graph(graph)
     model = as_model(model)
-    was_training = model.training
-    model.train(False)
     _release(model, graph)
     try:
-        return model.infer(graph) if score is None else model.select(graph, score)
+        with evaluating(model):
+            return model.infer(graph) if score is None else model.select(graph, score)
     finally:
-        model.train(was_training)
         _release(model, graph)
 
 
