@@ -96,33 +96,42 @@ def _array(values: Any, field: str) -> np.ndarray:
 
 def check_features(x: Array | Csr) -> Tensor | Csr:
     """Returns features, dense as float32 or sparse, [N, D]."""
-    if isinstance(x, Tensor) and x.layout == torch.sparse_csr:
-        arrays = (x.crow_indices(), x.col_indices(), x.values())
-        indptr, indices, data = (_tensor(array, "x").numpy() for array in arrays)
-        x = Csr.from_arrays(indptr, indices, data, x.shape[1])
-    if type(x).__module__.startswith("scipy.sparse"):
-        matrix: Any = x
-        matrix = matrix.tocsr()
-        x = Csr.from_arrays(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
-    if isinstance(x, Csr):
-        _check_csr(x)
-        shape = tuple[int, ...](x.shape)
-    else:
-        given = _tensor(x, "x")
-        x = given.to(torch.float32)
-        shape = tuple(x.shape)
-    if len(shape) != 2 or 0 in shape:
-        raise GraphError(f"`x` has shape {tuple(shape)}; give one row of features per node, [num_nodes, num_features]")
-    if isinstance(x, Tensor):
-        _check_range(given, x, "x")
-    _check_columns(x)
-    if isinstance(x, Tensor) and len(lost := _rounded_to_constants(given, x)):
+    if (sparse := _as_csr(x)) is not None:
+        _check_csr(sparse)
+        _check_two_dimensions(sparse.shape)
+        _check_columns(sparse)
+        return sparse
+    given = _tensor(x, "x")
+    _check_two_dimensions(given.shape)
+    converted = given.to(torch.float32)
+    _check_range(given, converted, "x")
+    _check_columns(converted)
+    if len(lost := _rounded_to_constants(given, converted)):
         logger.warning(
             "columns %s of `x` are constant in float32, but not as given: their values are large and differ little; "
             "subtract an offset, such as the mean",
             listed(lost),
         )
-    return x
+    return converted
+
+
+def _as_csr(x: Any) -> Csr | None:
+    """Returns sparse features of torch, scipy or ours; `None` for others."""
+    if isinstance(x, Csr):
+        return x
+    if isinstance(x, Tensor) and x.layout == torch.sparse_csr:
+        arrays = (x.crow_indices(), x.col_indices(), x.values())
+        indptr, indices, data = (_tensor(array, "x").numpy() for array in arrays)
+        return Csr.from_arrays(indptr, indices, data, x.shape[1])
+    if type(x).__module__.startswith("scipy.sparse"):
+        matrix = x.tocsr()
+        return Csr.from_arrays(matrix.indptr, matrix.indices, matrix.data, matrix.shape[1])
+    return None
+
+
+def _check_two_dimensions(shape: Sequence[int]) -> None:
+    if len(shape) != 2 or 0 in shape:
+        raise GraphError(f"`x` has shape {tuple(shape)}; give one row of features per node, [num_nodes, num_features]")
 
 
 def _check_range(given: Tensor, converted: Tensor, field: str) -> None:
