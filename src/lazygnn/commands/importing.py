@@ -65,9 +65,7 @@ def parse_ratio(text: str) -> tuple[float, ...]:
         raise ConfigError(f"`--ratio` is `{text}`; give three numbers, such as 60/20/20") from None
 
 
-def add_rows(
-    graph: Graph, nodes: Path, edges: Path | None, *, drop_unknown: bool = False, console: Console | None = None
-) -> tuple[Graph, Graph]:
+def add_rows(graph: Graph, nodes: Path, edges: Path | None, *, drop_unknown: bool = False) -> tuple[Graph, Graph]:
     """Adds new rows to a graph from tables; returns the whole graph, with the new nodes last, and the new nodes.
 
     Args:
@@ -75,14 +73,13 @@ def add_rows(
         nodes: A table of new nodes.
         edges: A table of their edges.
         drop_unknown: Drops edges of unknown nodes.
-        console: Where notes are shown.
     """
     require_arrow()
     from lazygnn.tables.extending import extend_graph
 
     extended = extend_graph(graph, nodes, edges, drop_unknown=drop_unknown)
     for note in extended.notes:
-        (console or Console(stderr=True)).print(f"- {note}", markup=False, highlight=False, soft_wrap=True)
+        Console(stderr=True).print(f"- {note}", markup=False, highlight=False, soft_wrap=True)
     return extended.whole, extended.new
 
 

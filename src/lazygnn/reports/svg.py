@@ -9,6 +9,8 @@ from typing import Any
 # of the drawing; the page scales it to its own width
 _WIDTH, _HEIGHT = 360, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 26, 12, 44
+# about as many points as a line has pixels
+_MOST_POINTS = 400
 NUM_COLORS = 6
 
 
@@ -127,9 +129,9 @@ def _figure(title: str, description: str, body: str, legend: Sequence[str]) -> s
     )
 
 
-def _thinned(points: list[tuple[float, float]], most: int = 400) -> list[tuple[float, float]]:
-    """Returns at most about `most` points, with the first and the last."""
-    every = math.ceil(len(points) / most)
+def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Returns few enough points to draw, with the first and the last."""
+    every = math.ceil(len(points) / _MOST_POINTS)
     return points[::every] + ([points[-1]] if (len(points) - 1) % every else [])
 
 
