@@ -39,6 +39,11 @@ def test_a_rare_class_that_is_never_predicted_is_found() -> None:
     assert said is not None
     assert "which 95.0% of them have" in said
     assert "`class_weight=balanced`" in said
+    assert said.endswith("if the other classes are rare; `metric=roc-auc` judges how probabilities rank the nodes")
+    # of three classes, the probability of one says less
+    said = describe_constant(torch.tensor([1.0, 0.0, 0.0]).expand(400, 3), graph_of(np.where(UNEVEN > 0, 2, UNEVEN)))
+    assert said is not None
+    assert said.endswith("if the other classes are rare")
     assert describe_constant(logits_of(UNEVEN), graph_of(UNEVEN)) is None
 
 

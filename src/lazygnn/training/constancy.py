@@ -44,9 +44,10 @@ def _of_classes(outputs: Tensor, y: Tensor, graph: Graph) -> str | None:
     if not _is_constant(share, wanted):
         return None
     name = top if graph.class_names is None else graph.class_names[top]
+    ranked = "; `metric=roc-auc` judges how probabilities rank the nodes" if outputs.shape[1] == 2 else ""
     return (
         f"predictions are nearly constant: class `{name}` for {share:.1%} of the nodes, which {wanted:.1%} of them "
-        "have; train longer, change `lr`, or set `class_weight=balanced` if the other classes are rare"
+        f"have; train longer, change `lr`, or set `class_weight=balanced` if the other classes are rare{ranked}"
     )
 
 
