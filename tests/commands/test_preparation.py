@@ -1,5 +1,7 @@
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from lazygnn import commands, partition
 from lazygnn.commands.preparation import describe_parts
 from lazygnn.data import load_graph
 from lazygnn.partitioning.choice import engine_version
+from lazygnn.run.predictions import node_names
 
 
 def test_sizes_are_described_with_units(dataset: Path) -> None:
@@ -29,6 +32,22 @@ def test_the_engine_is_named_and_stored(dataset: Path, tmp_path: Path, monkeypat
     assert prepared.part_engine == engine_version("metis")
     assert partition(prepared, 4).engine == engine_version("metis")
     assert prepared.permute(torch.arange(60).flip(0)).part_engine is None
+
+
+def test_predictions_on_a_sorted_folder_name_the_nodes_of_the_graph(dataset: Path, tmp_path: Path) -> None:
+    graph = load_graph(dataset)
+    assert graph.node_ids is None
+    commands.prepare(str(dataset), 4, "random", 1, out=tmp_path / "prepared")
+    prepared = load_graph(tmp_path / "prepared")
+    ids = torch.from_numpy(node_names(prepared))
+    assert not torch.equal(ids, torch.arange(60))
+    assert torch.equal(prepared.x, graph.x[ids])
+    assert torch.equal(prepared.y, graph.y[ids])
+    # ids stay with their nodes
+    named = tmp_path / "named.npz"
+    replace(graph, node_ids=np.array([f"n{node}" for node in range(60)])).save(named)
+    commands.prepare(str(named), 4, "random", 1, out=tmp_path / "with-ids")
+    assert node_names(load_graph(tmp_path / "with-ids")).tolist() == [f"n{node}" for node in ids]
 
 
 def test_every_stage_is_announced(dataset: Path, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lazygnn.commands.paths import as_optional_path
 from lazygnn.data import load_graph
 from lazygnn.data.sorted_folder import save_sorted
@@ -34,7 +36,7 @@ def prepare(
         balance: What the parts have about equal amounts of: `nodes`, training `labels`, or `edges`.
         root: The folder of data files.
         out: Writes the permuted graph, too, as a folder that `load_graph` maps into memory; training on it with as many
-            parts takes its parts.
+            parts takes its parts. Nodes without ids get their positions before as ids.
         tell: Called with a description of every stage.
     """
     out = as_optional_path(out, "out")
@@ -45,7 +47,9 @@ def prepare(
     summary = asdict(describe(graph, parts, num_layers))
     if out is not None:
         tell(f"writing {out}")
-        save_sorted(replace(graph, part_ptr=parts.ptr, part_engine=parts.engine), parts.order, out)
+        # predictions name a node without an id by its position, which sorting changes
+        ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
+        save_sorted(replace(graph, node_ids=ids, part_ptr=parts.ptr, part_engine=parts.engine), parts.order, out)
     found_by = {"partition": parts.method, "partition_engine": parts.engine}
     return {"dataset": dataset, "nodes": graph.num_nodes, "edges": graph.num_edges} | found_by | summary
 
