@@ -8,7 +8,7 @@ from lazygnn.commands.conclusion import conclude
 from lazygnn.config import Config
 from lazygnn.graph import Graph
 from lazygnn.methods import build, resolve
-from lazygnn.run.folder import CHECKPOINTS, CURVES, LOG, Run
+from lazygnn.run.folder import CHECKPOINTS, CURVES, LOG, REPORT, Run
 from lazygnn.training import FitResult
 
 FIT = FitResult(20, 18, {"train": 0.9, "val": 0.7, "test": 0.6}, seconds=3.0, eval_seconds=1.0)
@@ -19,6 +19,8 @@ def finish(path: Path, graph: Graph, scores: list[float], *, further: dict[str, 
     config: Config = resolve("mlp", "block", {"epochs": 20, "keep_checkpoint": False})
     run = Run.create(path, config)
     (path / CHECKPOINTS).mkdir()
+    # what `evaluate --report` writes during the training
+    run.save_report({"calibration": {"temperature": 0.3}})
     seconds = [9.0] + [0.1] * (len(scores) - 1)
     lines = [
         {"epoch": epoch, "loss": 1.0, "seconds": time, "scores": {"val": score}}
@@ -29,6 +31,8 @@ def finish(path: Path, graph: Graph, scores: list[float], *, further: dict[str, 
     result = conclude(run, config, model, graph.task, FIT, "accuracy", further=further)
     assert run.result() == result
     assert not (path / CHECKPOINTS).exists()
+    # it was of earlier weights
+    assert not (path / REPORT).exists()
     return result
 
 

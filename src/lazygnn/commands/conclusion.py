@@ -41,6 +41,8 @@ def conclude(
         curves: Whether to draw the curves.
         further: Fields of the result that replace or follow the usual ones.
     """
+    # one written during the training is of earlier weights
+    run.remove_report()
     run.save_weights(model.state_dict())
     log = run.log.read()
     if curves:

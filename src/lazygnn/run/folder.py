@@ -150,6 +150,10 @@ class Run:
     def rewind(self, epoch: int) -> None:
         """Removes what is not true of a training that goes on after an epoch: later scores, and a report."""
         self.log.rewind(epoch)
+        self.remove_report()
+
+    def remove_report(self) -> None:
+        """Removes the report, which is of other weights."""
         (self.path / REPORT).unlink(missing_ok=True)
 
     def load_initial(self) -> dict[str, Tensor] | None:
