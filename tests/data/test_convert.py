@@ -104,6 +104,25 @@ def test_a_sparse_matrix_is_the_adjacency() -> None:
     assert plain.y.tolist() == [0, 1, 0]
 
 
+@pytest.mark.parametrize("kind", ["coo", "csr", "csc"])
+def test_an_entry_in_several_parts_is_their_sum(kind: str) -> None:
+    row, col, value = [0, 1, 0, 1, 1, 2, 0, 2], [1, 0, 1, 0, 2, 1, 2, 0], [1.0, 1, 1, 1, 1, 1, 0, 0]
+    if kind == "coo":
+        matrix: Any = scipy.sparse.coo_array((value, (row, col)), shape=(3, 3))
+    else:
+        order = np.lexsort((col, row) if kind == "csr" else (row, col))
+        rows, cols = np.array(row)[order], np.array(col)[order]
+        first, second = (rows, cols) if kind == "csr" else (cols, rows)
+        make = scipy.sparse.csr_array if kind == "csr" else scipy.sparse.csc_array
+        matrix = make((np.array(value)[order], second, np.searchsorted(first, np.arange(4))), shape=(3, 3))
+    stored = matrix.nnz
+    expected = Graph.from_scipy(scipy.sparse.csr_array(matrix.toarray()), np.eye(3))
+    assert torch.equal(Graph.from_scipy(matrix, np.eye(3)).adj.to_dense(), expected.adj.to_dense())
+    assert expected.degree.tolist() == [3, 4, 2]
+    # the matrix of the caller is as it was
+    assert matrix.nnz == stored == 8
+
+
 @pytest.mark.parametrize(
     ("matrix", "rest", "message"),
     [

@@ -62,7 +62,9 @@ def from_scipy(adjacency: Any, x: Any, y: Any = None, **rest: Any) -> Graph:
         raise GraphError(f"`adjacency` has shape {tuple(adjacency.shape)}; give a row and a column for every node")
     if "edge_weight" in rest:
         raise GraphError("`edge_weight` is in the entries of `adjacency`; omit it")
-    matrix = adjacency.tocoo()
+    matrix = adjacency.tocoo(copy=True)
+    # an entry that is stored several times is their sum
+    matrix.sum_duplicates()
     stored = matrix.data != 0
     edges = np.stack((matrix.row[stored], matrix.col[stored])).astype(np.int64)
     weight = matrix.data[stored]
