@@ -91,6 +91,9 @@ def test_a_graph_without_targets_can_be_predicted() -> None:
     wrapped = Standardized.fit(Decoupled(MLP(3, 4, 2, mlp_layers=1), NoPropagation()), graph)
     bare = Graph.from_edges(np.zeros((2, 0), np.int64), graph.x)
     torch.testing.assert_close(infer(wrapped, bare), infer(wrapped, graph))
+    # nor targets of the same number
+    other = replace(graph, y=torch.ones(60, 3), task=replace(graph.task, num_outputs=3))
+    assert torch.equal(infer(wrapped, other), infer(wrapped, graph))
 
 
 def test_large_numbers_are_learned_as_quickly_as_small_ones() -> None:

@@ -106,8 +106,9 @@ class Standardized(Model):
         return replace(batch, y=self._scaled(batch.y), ring=ring)
 
     def _scaled_graph(self, graph: Graph) -> Graph:
-        # a graph to predict on need not have targets; some models read those of training nodes
-        return replace(graph, y=self._scaled(graph.y)) if graph.y.is_floating_point() else graph
+        # a graph to predict on need not have targets like these; some models read those of training nodes
+        fits = graph.y.is_floating_point() and graph.y.shape[1:] == self.target_center.shape
+        return replace(graph, y=self._scaled(graph.y)) if fits else graph
 
     def _scaled(self, y: Tensor) -> Tensor:
         return (y - self.target_center.to(y.device)) / self.target_scale.to(y.device)
