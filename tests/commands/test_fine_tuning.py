@@ -61,6 +61,23 @@ def test_a_run_that_is_resumed_before_its_first_checkpoint_starts_from_the_same_
     assert all(torch.equal(value, weights[name]) for name, value in Run.open(tmp_path / "run").load_weights().items())
 
 
+def test_a_graph_with_other_classes_is_refused(
+    tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
+) -> None:
+    for name, classes in (("first", "abc"), ("other", "bac"), ("same", "abc")):
+        np.savez(f"{name}.npz", **block_arrays, class_name=np.array(list(classes)))
+    np.savez("unnamed.npz", **block_arrays)
+    commands.train(configure("first.npz", epochs=2), tmp_path / "first", quiet=True)
+    with pytest.raises(
+        ConfigError, match="has the classes b, a, c, run `.*first` was trained on a, b, c; give the same"
+    ):
+        commands.fine_tune(tmp_path / "first", {}, tmp_path / "run", dataset="other.npz", device="cpu", quiet=True)
+    assert not (tmp_path / "run").exists()
+    for name in ("same", "unnamed"):
+        place: dict[str, Any] = {"dataset": f"{name}.npz", "device": "cpu", "quiet": True}
+        commands.fine_tune(tmp_path / "first", {"epochs": 1}, tmp_path / name, **place)
+
+
 def test_weights_of_other_layers_are_refused(earlier: Path, tmp_path: Path) -> None:
     for values, method in (({"hidden_channels": 9}, None), ({}, "gcn")):
         with pytest.raises(ConfigError, match=r"the weights of `--init-from` do not fit this model: .*; use a"):

@@ -31,7 +31,7 @@ from lazygnn.run.checkpoint import CheckpointFolder
 from lazygnn.run.claim import check_unused
 from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, HISTORIES, TENSORBOARD, Run
-from lazygnn.run.inputs import check_inputs, check_parts
+from lazygnn.run.inputs import check_inputs, check_parts, check_same_classes
 from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Interrupted, Saver
@@ -76,6 +76,7 @@ def train(
     weights, scale = None, None
     if init_from is not None:
         earlier = Run.open(init_from, verify=verify)
+        check_same_classes(earlier, graph)
         weights, scale = earlier.load_weights(), earlier.feature_scale()
         config = _scaling_alike(config, earlier, scale)
     path = new_folder(config, str(config.seed)) if out is None else out

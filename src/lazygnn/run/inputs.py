@@ -3,12 +3,13 @@
 import hashlib
 import json
 import logging
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lazygnn.errors import CheckpointError
+from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.graph import Graph
 from lazygnn.ops import Csr
 from lazygnn.run.folder import Run
@@ -31,7 +32,7 @@ def check_inputs(run: Run, graph: Graph, device: torch.device) -> None:
     """
     known, threads = run.inputs(), torch.get_num_threads()
     if not known:
-        run.save_inputs({"graph": fingerprint(graph), "names": fingerprint_names(graph), "threads": threads})
+        run.save_inputs(describe_graph(graph) | {"threads": threads})
         return
     check_same_graph(run, graph, f"start a new run with `lazygnn train --init-from {run.path}`")
     if device.type == "cpu" and known.get("threads") != threads:
@@ -62,6 +63,21 @@ def check_same_graph(run: Run, graph: Graph, instead: str = "give another graph 
             )
 
 
+def check_same_classes(run: Run, graph: Graph) -> None:
+    """Refuses a graph with other names of classes than those of a run that training starts from.
+
+    Args:
+        run: The run; one of an earlier version has no record of its classes.
+        graph: The graph to train on.
+    """
+    known, found = run.inputs().get("class_names"), graph.class_names
+    if known is not None and found is not None and tuple(known) != found:
+        raise ConfigError(
+            f"graph `{graph.name}` has the classes {', '.join(found)}, run `{run.path}` was trained on "
+            f"{', '.join(known)}; give the same classes in the same order"
+        )
+
+
 def check_parts(run: Run, order: Tensor, ptr: Tensor, engine: str | None) -> None:
     """Records the parts of the graph in a run that has no record of them; otherwise refuses other parts.
 
@@ -83,6 +99,11 @@ def check_parts(run: Run, order: Tensor, ptr: Tensor, engine: str | None) -> Non
             f"the graph is divided by {now} into other parts than when run `{run.path}` was started, by {started}; "
             f"install that version, or start a new run with `lazygnn train --init-from {run.path}`"
         )
+
+
+def describe_graph(graph: Graph) -> dict[str, Any]:
+    """Returns what a run records of its graph: digests, and the names of classes."""
+    return {"graph": fingerprint(graph), "names": fingerprint_names(graph), "class_names": graph.class_names}
 
 
 def fingerprint(graph: Graph) -> str:
