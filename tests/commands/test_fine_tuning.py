@@ -65,17 +65,19 @@ def test_a_graph_with_other_classes_is_refused(
     tmp_path: Path, block_arrays: dict[str, Any], configure: Configure
 ) -> None:
     for name, classes in (("first", "abc"), ("other", "bac"), ("same", "abc")):
-        np.savez(f"{name}.npz", **block_arrays, class_name=np.array(list(classes)))
-    np.savez("unnamed.npz", **block_arrays)
-    commands.train(configure("first.npz", epochs=2), tmp_path / "first", quiet=True)
-    with pytest.raises(
-        ConfigError, match="has the classes b, a, c, run `.*first` was trained on a, b, c; give the same"
-    ):
-        commands.fine_tune(tmp_path / "first", {}, tmp_path / "run", dataset="other.npz", device="cpu", quiet=True)
-    assert not (tmp_path / "run").exists()
-    for name in ("same", "unnamed"):
-        place: dict[str, Any] = {"dataset": f"{name}.npz", "device": "cpu", "quiet": True}
-        commands.fine_tune(tmp_path / "first", {"epochs": 1}, tmp_path / name, **place)
+        np.savez(tmp_path / f"{name}.npz", **block_arrays, class_name=np.array(list(classes)))
+    np.savez(tmp_path / "unnamed.npz", **block_arrays)
+    commands.train(configure(tmp_path / "first.npz", epochs=2), tmp_path / "first", quiet=True)
+
+    def tune(name: str) -> None:
+        data = str(tmp_path / f"{name}.npz")
+        commands.fine_tune(tmp_path / "first", {"epochs": 1}, tmp_path / name, dataset=data, device="cpu", quiet=True)
+
+    with pytest.raises(ConfigError, match=r"has the classes b, a, c, run `.*first` was trained on a, b, c; give the"):
+        tune("other")
+    assert not (tmp_path / "other").exists()
+    tune("same")
+    tune("unnamed")
 
 
 def test_weights_of_other_layers_are_refused(earlier: Path, tmp_path: Path) -> None:
