@@ -1,5 +1,6 @@
 import csv
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,20 @@ def test_a_flag_that_ranks_do_not_take_is_refused(run: Path, tmp_path: Path) -> 
     found = run_command(2, ["evaluate", str(run), "--report"], tmp_path)
     assert found[0].startswith("error: several ranks do not take `--report`")
     assert found[1] == "exit 2"
+
+
+def test_two_ranks_take_a_changed_run_as_it_is(run: Path, tmp_path: Path) -> None:
+    changed = tmp_path / "run"
+    shutil.copytree(run, changed)
+    with (changed / "config.json").open("a") as file:
+        file.write("\n")
+    out = str(tmp_path / "two.csv")
+    for command in (["evaluate", str(changed)], ["predict", str(changed), "--out", out]):
+        first, _ = run_command(2, command, tmp_path)
+        assert "config.json` has changed since lazygnn wrote it" in first
+        first, second = run_command(2, [*command, "--no-verify"], tmp_path)
+        assert first.endswith("exit 0"), first
+        assert second == "exit 0"
 
 
 def test_one_process_is_one_rank(run: Path, tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ def run(dataset: Path, tmp_path: Path, configure: Configure) -> Path:
     return tmp_path / "run"
 
 
-def shown(run: Path) -> str:
+def shown(run: Path, *, verify: bool = True) -> str:
     console = Console(file=io.StringIO(), width=200)
-    show_report(run, console)
+    show_report(run, console, verify=verify)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -48,6 +48,15 @@ def test_a_report_is_written_shown_and_equal_to_that_of_python(run: Path) -> Non
     text = shown(run)
     for wanted in ("precision", "confusion", "expected calibration error", "by degree", "by distance", "by agreement"):
         assert wanted in text
+
+
+def test_a_changed_report_is_shown_as_it_is_on_request(run: Path) -> None:
+    evaluate_by_metrics(run, device="cpu", report=True)
+    with (run / "report.json").open("a") as file:
+        file.write("\n")
+    with pytest.raises(CheckpointError, match="has changed since lazygnn wrote it"):
+        shown(run)
+    assert "precision" in shown(run, verify=False)
 
 
 def test_reports_of_labels_and_numbers_are_shown(tmp_path: Path, block_arrays: Arrays, configure: Configure) -> None:

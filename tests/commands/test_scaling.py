@@ -124,6 +124,37 @@ def test_another_graph_is_refused_on_resume(graph: Path, tmp_path: Path) -> None
         resume_ranks(out, quiet=True)
 
 
+def test_a_changed_run_is_resumed_as_it_is(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "run"
+    values = {"epochs": 1, "parts_per_step": 2, "num_parts": 2}
+    first = train_ranks("lazygnn", str(graph), values, out, quiet=True)
+    assert first is not None
+    (out / "result.json").unlink()
+    with (out / "config.json").open("a") as file:
+        file.write("\n")
+    labels = np.load(out / "parts" / "y.npy")
+    np.save(out / "parts" / "y.npy", (labels + 1) % 3)
+    with pytest.raises(CheckpointError, match="has changed since lazygnn wrote it"):
+        resume_ranks(out, quiet=True)
+    again = resume_ranks(out, quiet=True, verify=False)
+    assert again is not None
+    assert again["epochs"] == 1
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    with pytest.raises(CheckpointError, match="has changed since lazygnn wrote it"):
+        train_ranks("lazygnn", str(graph), values, out, quiet=True)
+    assert train_ranks("lazygnn", str(graph), values, out, quiet=True, verify=False) is not None
+
+
+def test_two_ranks_resume_a_changed_run_as_it_is(graph: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train_ranks("mlp", str(graph), {"epochs": 1, "parts_per_step": 2}, out, quiet=True)
+    with (out / "config.json").open("a") as file:
+        file.write("\n")
+    arguments = ["train", "--resume", str(out), "--quiet"]
+    assert "has changed since lazygnn wrote it" in run_command(2, arguments, tmp_path)[0]
+    assert [text[-6:] for text in run_command(2, [*arguments, "--no-verify"], tmp_path)] == ["exit 0"] * 2
+
+
 def test_a_run_of_one_process_is_refused(graph: Path, tmp_path: Path) -> None:
     from lazygnn.commands import train
     from lazygnn.methods import resolve

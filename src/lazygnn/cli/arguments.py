@@ -1,6 +1,5 @@
 """Arguments that several commands share, and the words that are refused for options of training."""
 
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +8,6 @@ import typer
 from typer.core import TyperCommand
 
 from lazygnn.correct_smooth import CorrectAndSmooth
-from lazygnn.data.datasets import VERIFY
 from lazygnn.errors import ConfigError
 from lazygnn.methods import methods_with
 
@@ -32,11 +30,6 @@ DropUnknownOption = Annotated[
 ]
 ColumnsOption = list[str] | None
 RunArgument = Annotated[Path, typer.Argument(help="A run folder that `train` wrote.")]
-
-
-def verifies() -> bool:
-    """Returns whether checksums are compared, which `--no-verify` skips for all of a command."""
-    return os.environ.get(VERIFY) != "0"
 
 
 class TrainCommand(TyperCommand):

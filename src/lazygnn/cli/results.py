@@ -18,7 +18,6 @@ from lazygnn.cli.arguments import (
     ScalingOption,
     SmoothAlphaOption,
     read_correct_and_smooth,
-    verifies,
 )
 from lazygnn.commands.embedding import write_embeddings
 from lazygnn.commands.evaluation import evaluate_by_metrics
@@ -26,6 +25,7 @@ from lazygnn.commands.exporting import CODE, export_run
 from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.reporting import show_report
 from lazygnn.commands.show import show_run
+from lazygnn.data.datasets import verifies
 from lazygnn.distributed import is_launched
 from lazygnn.errors import ConfigError
 
@@ -54,14 +54,14 @@ def evaluate(
         _refuse_for_ranks({"--graph": graph, "--correct-and-smooth": change, "--report": report})
         from lazygnn.commands.rank_inference import evaluate_with_ranks
 
-        for result in evaluate_with_ranks(run, metric or [], device=device, root=root):
+        for result in evaluate_with_ranks(run, metric or [], device=device, root=root, verify=verifies()):
             print_result(result)
         return
     place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph, "verify": verifies()}
     for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change, report=report):
         typer.echo(json.dumps(result))
     if report:
-        show_report(run, Console(stderr=True))
+        show_report(run, Console(stderr=True), verify=verifies())
 
 
 def predict(
@@ -97,7 +97,7 @@ def predict(
         _refuse_for_ranks({"--correct-and-smooth": change, "--calibrated": calibrated})
         from lazygnn.commands.rank_inference import predict_with_ranks
 
-        if (written := predict_with_ranks(run, out, device=device, root=root, **columns)) is not None:
+        if (written := predict_with_ranks(run, out, **place, **columns)) is not None:
             say(f"wrote {written} predictions to {out}")
         return
     count = write_predictions(run, out, graph, **new, **place, **columns, **change_of)

@@ -9,10 +9,11 @@ from rich.console import Console
 
 from lazygnn import commands
 from lazygnn.cli.app import say
-from lazygnn.cli.arguments import DeviceOption, RootOption, RunRootOption, verifies
+from lazygnn.cli.arguments import DeviceOption, RootOption, RunRootOption
 from lazygnn.commands.comparison import check_split, compare_runs
 from lazygnn.commands.reporting import write_page
 from lazygnn.config import parse_assignments, read_options
+from lazygnn.data.datasets import verifies
 from lazygnn.errors import ConfigError
 
 

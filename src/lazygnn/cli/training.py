@@ -8,10 +8,11 @@ import typer
 
 from lazygnn import commands
 from lazygnn.cli.app import print_result, say
-from lazygnn.cli.arguments import RootOption, verifies
+from lazygnn.cli.arguments import RootOption
 from lazygnn.commands.advice import advise
 from lazygnn.config import parse_assignments, read_options
 from lazygnn.data import load_graph
+from lazygnn.data.datasets import verifies
 from lazygnn.distributed import is_launched
 from lazygnn.errors import ConfigError, check_number
 from lazygnn.methods import resolve
@@ -84,7 +85,8 @@ def train(
     if is_launched() or values.get("parts_per_step") not in (None, "none"):
         from lazygnn.commands.scaling import train_ranks
 
-        print_result(train_ranks(method, dataset, values, out, quiet=quiet, tell=note, **place))
+        talk: dict[str, Any] = {"quiet": quiet, "tell": note}
+        print_result(train_ranks(method, dataset, values, out, **talk, verify=verifies(), **place))
         return
     # refuses wrong options before the graph is loaded
     resolve(method, dataset, values, **place)

@@ -51,7 +51,12 @@ class _Outputs:
 
 
 def evaluate_with_ranks(
-    path: Path, metrics: Sequence[str] = (), *, device: str = "auto", root: str | None = None
+    path: Path,
+    metrics: Sequence[str] = (),
+    *,
+    device: str = "auto",
+    root: str | None = None,
+    verify: bool = True,
 ) -> list[dict[str, Any]]:
     """Evaluates the best weights of a run exactly; the solver exchanges rows between ranks.
 
@@ -60,11 +65,12 @@ def evaluate_with_ranks(
         metrics: Names of metrics; none means that of the run.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
         A result for every metric on the first rank, an empty list on the others.
     """
-    with _outputs(path, device, root) as found:
+    with _outputs(path, device, root, verify=verify) as found:
         results = []
         task, trained = found.graph.task, found.run.result()
         for name, metric in [find_metric(name, task) for name in metrics or [found.config.trainer.metric]]:
@@ -87,6 +93,7 @@ def predict_with_ranks(
     probabilities: bool = False,
     known: bool = False,
     unlabeled: bool = False,
+    verify: bool = True,
 ) -> int | None:
     """Writes the predictions of a run for every node of its graph; the first rank writes the file.
 
@@ -98,12 +105,13 @@ def predict_with_ranks(
         probabilities: Whether to add a column for the probability of each class.
         known: Whether to add columns with the split and the label of every node.
         unlabeled: Whether to write nodes without a label alone.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
         The number of predictions on the first rank, `None` on the others.
     """
     check_format(out)
-    with _outputs(path, device, root) as found:
+    with _outputs(path, device, root, verify=verify) as found:
         ranks, rows = found.ranks, found.ranks.gather_rows(found.values)
 
         def write() -> int:
@@ -118,8 +126,8 @@ def predict_with_ranks(
 
 
 @contextmanager
-def _outputs(path: Path, device: str, root: str | None) -> Iterator[_Outputs]:
-    run = Run.open(path)
+def _outputs(path: Path, device: str, root: str | None, *, verify: bool) -> Iterator[_Outputs]:
+    run = Run.open(path, verify=verify)
     config, chosen = run.config(read_config), choose_device(device)
     if config.trainer.parts_per_step is None:
         raise ConfigError(f"run `{path}` was trained by one process; evaluate it without `torchrun`")

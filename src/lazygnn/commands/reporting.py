@@ -83,10 +83,16 @@ def read_temperature(run: Run, correct_and_smooth: CorrectAndSmooth | None) -> f
     return temperature
 
 
-def show_report(path: Path | str, console: Console) -> None:
-    """Prints the report of a run: sentences, then tables."""
+def show_report(path: Path | str, console: Console, *, verify: bool = True) -> None:
+    """Prints the report of a run: sentences, then tables.
+
+    Args:
+        path: The run folder.
+        console: Where to print.
+        verify: Whether a report that has changed since it was written is refused.
+    """
     path = as_path(path, "path")
-    report = Run.open(path).report()
+    report = Run.open(path, verify=verify).report()
     for sentence in summarize(report):
         console.print(sentence, markup=False, highlight=False, soft_wrap=True)
     if report["task"] == "regression":

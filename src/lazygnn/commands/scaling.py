@@ -57,6 +57,7 @@ def train_ranks(
     root: str | None = None,
     quiet: bool = False,
     tell: Callable[[str], None] = lambda _: None,
+    verify: bool = True,
 ) -> dict[str, Any] | None:
     """Trains a method on a data set with the ranks that `torchrun` has started.
 
@@ -73,6 +74,7 @@ def train_ranks(
         root: The folder of data files.
         quiet: Shows no progress.
         tell: Called on the first rank with a sentence about the options, if there is one.
+        verify: Whether files of a run that goes on, or its graph, that have changed are refused.
 
     Returns:
         The result on the first rank, `None` on the others.
@@ -85,7 +87,7 @@ def train_ranks(
         def prepare() -> tuple[str, str, bool]:
             if is_restarted() and (left := _unfinished(given, out)) is not None:
                 stack.enter_context(locked(left))
-                return str(left), Run.open(left).config(read_config).record(), True
+                return str(left), Run.open(left, verify=verify).config(read_config).record(), True
             graph = load_graph(dataset, root)
             place = {"seed": seed, "device": device, "root": root}
             config = with_absolute_paths(resolve_for_ranks(method, dataset, values, graph, ranks.size, **place))
@@ -98,7 +100,7 @@ def train_ranks(
         path, record, again = ranks.first_alone("start", prepare)
         config = read_config(json.loads(record))
         try:
-            return _train(Run(Path(path)), config, ranks, resuming=again, quiet=quiet)
+            return _train(Run(Path(path), verify=verify), config, ranks, resuming=again, quiet=quiet)
         except _NotStarted as stop:
             if ranks.is_first and not again:
                 # nothing has been trained yet, and the folder would be refused by a second attempt
@@ -113,6 +115,7 @@ def resume_ranks(
     device: str | None = None,
     root: str | None = None,
     quiet: bool = False,
+    verify: bool = True,
 ) -> dict[str, Any] | None:
     """Resumes a run from its last checkpoint, with the same or another number of ranks.
 
@@ -122,11 +125,12 @@ def resume_ranks(
         device: Another device than the run was started on.
         root: Another folder of data files.
         quiet: Shows no progress.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
         The result on the first rank, `None` on the others.
     """
-    run = Run.open(path)
+    run = Run.open(path, verify=verify)
     given = run.config(read_config)
     if device is not None:
         given = given.model_copy(update={"device": device})
@@ -240,7 +244,7 @@ def _check_graph(run: Run, digest: str) -> None:
     known = run.inputs()
     if not known:
         run.save_inputs({"shards": digest})
-    elif known.get("shards") != digest:
+    elif run.verify and known.get("shards") != digest:
         raise CheckpointError(
             f"the graph has other content than when run `{run.path}` was started; restore it, or start a new run"
         )

@@ -125,7 +125,7 @@ def resume(
     if is_launched() or run.config(read_config).trainer.parts_per_step is not None:
         from lazygnn.commands.scaling import resume_ranks
 
-        return resume_ranks(path, epochs=epochs, device=device, root=root, quiet=quiet) or {}
+        return resume_ranks(path, epochs=epochs, device=device, root=root, quiet=quiet, verify=verify) or {}
     if epochs is None and run.has_ended():
         remove_leftovers(run)
         return left_unchanged(run)

@@ -61,7 +61,7 @@ def load_graph(name: str | Path, root: str | Path | None = None, *, verify: bool
 
 
 def verifies() -> bool:
-    """Returns whether checksums are compared unless `load_graph` is told otherwise."""
+    """Returns whether checksums are compared by default, which `lazygnn --no-verify` skips for all of a command."""
     return os.environ.get(VERIFY, "1") != "0"
 
 
