@@ -1,10 +1,11 @@
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lazygnn.commands.run_folders import extended, left_unchanged, new_folder, remove_leftovers
+from lazygnn.commands.run_folders import earlier_folders, extended, left_unchanged, new_folder, remove_leftovers
 from lazygnn.errors import ConfigError
 from lazygnn.methods import resolve
 from lazygnn.run.folder import CHECKPOINTS, Run
@@ -23,6 +24,18 @@ def test_a_new_folder_is_named_after_the_run_and_numbered(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     config = resolve("mlp", "cora")
     assert [str(new_folder(config, "3")) for _ in range(2)] == ["runs/cora-mlp-3", "runs/cora-mlp-3-2"]
+
+
+def test_earlier_folders_of_a_name_are_found_newest_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = resolve("mlp", "cora")
+    assert earlier_folders(config, "1") == []
+    runs = [Run.create(new_folder(config, ending), config).path for ending in ("1", "1", "10", "1-seeds", "1")]
+    for age, path in enumerate(runs):
+        os.utime(path / "config.json", (1000 - age, 1000 - age))
+    # one that was not begun
+    new_folder(config, "1")
+    assert earlier_folders(config, "1") == [runs[0], runs[1], runs[4]]
 
 
 def test_a_run_may_get_more_epochs_if_it_could_have_started_with_them(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,32 @@ def test_ranks_that_were_started_again_go_on(graph: Path, tmp_path: Path, monkey
     assert first is not None
     assert again is not None
     assert (again["epochs"], again["test"]) == (first["epochs"], first["test"])
+
+
+def test_ranks_that_were_started_again_find_their_run(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(graph: Path, seed: int) -> str:
+        found = train_ranks("mlp", str(graph), {"epochs": 2, "parts_per_step": 2}, seed=seed, quiet=True)
+        assert found is not None
+        return str(found["run"])
+
+    monkeypatch.chdir(tmp_path)
+    elsewhere = tmp_path / "elsewhere" / graph.name
+    elsewhere.parent.mkdir()
+    shutil.copy(graph, elsewhere)
+    ended, tenth, other = start(graph, 1), start(graph, 10), start(elsewhere, 1)
+    assert (ended, tenth, other) == ("runs/mine-mlp-1", "runs/mine-mlp-10", "runs/mine-mlp-1-2")
+    for path in (tenth, other):
+        (Path(path) / "result.json").unlink()
+    before = {file: file.stat().st_mtime_ns for file in Path("runs").rglob("*") if file.is_file()}
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    # one has ended, one has another seed, and one another graph
+    own = start(graph, 1)
+    assert own == "runs/mine-mlp-1-3"
+    assert {file: file.stat().st_mtime_ns for file in before} == before
+    (Path(own) / "result.json").unlink()
+    assert start(graph, 1) == own
 
 
 def test_another_graph_is_refused_on_resume(graph: Path, tmp_path: Path) -> None:

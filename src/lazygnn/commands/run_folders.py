@@ -1,6 +1,7 @@
 """Run folders before and after a training: a new one, one that goes on, and one that is left as it is."""
 
 import logging
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from lazygnn.errors import ConfigError
 from lazygnn.files import discard
 from lazygnn.methods import read_config
 from lazygnn.run.claim import claim_folder
-from lazygnn.run.folder import CHECKPOINTS, Run
+from lazygnn.run.folder import CHECKPOINTS, CONFIG, Run
 from lazygnn.run.lock import locked
 
 logger = logging.getLogger(__name__)
@@ -18,7 +19,15 @@ logger = logging.getLogger(__name__)
 
 def new_folder(config: Config, ending: str) -> Path:
     """Creates `runs/<dataset>-<method>-<ending>`, with a number if that exists."""
-    return claim_folder(Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{ending}")
+    return claim_folder(_default_folder(config, ending))
+
+
+def earlier_folders(config: Config, ending: str) -> list[Path]:
+    """Returns the folders of runs that `new_folder` has created under this name, newest first."""
+    base = _default_folder(config, ending)
+    named = re.compile(rf"{re.escape(base.name)}(-[0-9]+)?")
+    found = [path for path in base.parent.glob(f"*/{CONFIG}") if named.fullmatch(path.parent.name)]
+    return [path.parent for path in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)]
 
 
 def extended(config: Config, epochs: int, path: Path) -> Config:
@@ -59,3 +68,7 @@ def remove_leftovers(run: Run) -> None:
     with suppress(ConfigError), locked(run.path):
         if not run.config(read_config).trainer.keep_checkpoint:
             discard(run.path / CHECKPOINTS)
+
+
+def _default_folder(config: Config, ending: str) -> Path:
+    return Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{ending}"

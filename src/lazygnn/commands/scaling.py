@@ -17,7 +17,7 @@ from lazygnn.commands.advice import advise
 from lazygnn.commands.conclusion import conclude
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.result import peak_memory_mib
-from lazygnn.commands.run_folders import extended, left_unchanged, new_folder, remove_leftovers
+from lazygnn.commands.run_folders import earlier_folders, extended, left_unchanged, new_folder, remove_leftovers
 from lazygnn.commands.sharing import check_values, parts_folder, resolve_for_ranks
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
@@ -85,7 +85,7 @@ def train_ranks(
             given = check_values(method, dataset, values, seed=seed, device=device, root=root)
 
         def prepare() -> tuple[str, str, bool]:
-            if is_restarted() and (left := _unfinished(given, out)) is not None:
+            if is_restarted() and (left := _unfinished(given, out, verify=verify)) is not None:
                 stack.enter_context(locked(left))
                 return str(left), Run.open(left, verify=verify).config(read_config).record(), True
             graph = load_graph(dataset, root)
@@ -187,13 +187,23 @@ def joined(device: str, timeout: object) -> Iterator[Ranks]:
         ranks.close()
 
 
-def _unfinished(config: Config, out: Path | None) -> Path | None:
-    """Returns the run folder that ranks have started before they were started again."""
+def _unfinished(config: Config, out: Path | None, *, verify: bool) -> Path | None:
+    """Returns the run folder that ranks have started before they were started again.
+
+    Without `out`, it is the newest run of this data set, method and seed that has not ended.
+    """
     if out is not None:
         return out if (out / CONFIG).is_file() else None
-    base = Path("runs") / f"{Path(config.dataset).stem}-{config.method}-{config.seed}"
-    found = [path for path in base.parent.glob(f"{base.name}*") if (path / CONFIG).is_file()]
-    return max(found, key=lambda path: (path / CONFIG).stat().st_mtime, default=None)
+    data = _data(with_absolute_paths(config))
+    for path in earlier_folders(config, str(config.seed)):
+        run = Run.open(path, verify=verify)
+        if not run.has_ended() and _data(run.config(read_config)) == data:
+            return path
+    return None
+
+
+def _data(config: Config) -> tuple[str, str | None]:
+    return config.dataset, config.root
 
 
 def _train(
