@@ -1,8 +1,11 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from lazygnn.commands import evaluate_run
@@ -10,9 +13,13 @@ from lazygnn.commands.prediction import write_predictions
 from lazygnn.commands.rank_inference import evaluate_with_ranks, predict_with_ranks
 from lazygnn.commands.scaling import train_ranks
 from lazygnn.commands.training import train
+from lazygnn.data import load_graph
 from lazygnn.data.synthetic import block_graph
-from lazygnn.errors import ConfigError
+from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.methods import resolve
+from lazygnn.partitioning import partition
+from lazygnn.run.folder import Run
+from lazygnn.run.inputs import fingerprint
 from tests.distributed.workers import run_command
 
 
@@ -72,6 +79,56 @@ def test_one_process_is_one_rank(run: Path, tmp_path: Path) -> None:
     assert found["test"] == evaluate_run(run)["test"]
     assert predict_with_ranks(run, tmp_path / "out.csv", unlabeled=True) == 0
     assert not (run / "histories").exists() or not list((run / "histories").iterdir())
+
+
+@pytest.mark.parametrize("place", ["file", "folder"])
+def test_a_graph_that_has_changed_is_refused(tmp_path: Path, place: str) -> None:
+    data, out, table = tmp_path / ("mine.npz" if place == "file" else "mine"), tmp_path / "run", tmp_path / "out.csv"
+    graph = block_graph(120, 3, degree=6, in_channels=8, num_classes=3)
+    if place == "folder":
+        parts = partition(graph, 4)
+        graph = replace(graph.permute(parts.order), part_ptr=parts.ptr)
+    graph.save(data)
+    values = {"epochs": 3, "num_parts": 4, "parts_per_step": 2, "hidden_channels": 8, "eval_tolerance": 1e-6}
+    trained = train_ranks("lazygnn", str(data), values, out, quiet=True)
+    assert trained is not None
+    inputs = Run(out).inputs()
+    assert inputs.keys() == {"graph", "names", "shards"}
+    assert inputs["graph"] == fingerprint(load_graph(data))
+
+    def evaluate(**options: Any) -> list[float]:
+        (found,) = evaluate_with_ranks(out, **options)
+        return [found["test"], evaluate_run(out, **options)["test"]]
+
+    assert evaluate() == [trained["test"]] * 2
+    # a run of an earlier version
+    for name in ("graph", "names"):
+        Run(out).save_inputs({key: value for key, value in Run(out).inputs().items() if key != name})
+    assert evaluate() == [trained["test"]] * 2
+    Run(out).save_inputs(inputs)
+    replace(graph, y=(graph.y + 1) % 3).save(data)
+    message = r"has other content than when run `.*run` was started; restore it"
+    with pytest.raises(CheckpointError, match=message):
+        evaluate_run(out)
+    with pytest.raises(CheckpointError, match=message):
+        predict_with_ranks(out, table)
+    assert evaluate_run(out, verify=False)["test"] < trained["test"]
+    assert predict_with_ranks(out, table, verify=False) == 120
+    if place == "folder":
+        with pytest.raises(CheckpointError, match=message):
+            evaluate_with_ranks(out)
+        assert evaluate(verify=False)[0] < trained["test"]
+    else:
+        # ranks read the sorted copy, which is written anew from the graph of training alone
+        shutil.rmtree(out / "parts")
+        with pytest.raises(CheckpointError, match=message):
+            evaluate_with_ranks(out)
+        graph.save(data)
+        assert evaluate() == [trained["test"]] * 2
+        labels = np.load(out / "parts" / "y.npy")
+        np.save(out / "parts" / "y.npy", (labels + 1) % 3)
+        with pytest.raises(CheckpointError, match=message):
+            evaluate_with_ranks(out)
 
 
 def test_a_run_of_one_process_is_refused(run: Path, tmp_path: Path) -> None:

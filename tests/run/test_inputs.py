@@ -11,7 +11,15 @@ from lazygnn.graph import Graph
 from lazygnn.methods import resolve
 from lazygnn.run import inputs
 from lazygnn.run.folder import INPUTS, Run
-from lazygnn.run.inputs import check_inputs, check_parts, check_same_graph, fingerprint
+from lazygnn.run.inputs import (
+    check_inputs,
+    check_parts,
+    check_same_graph,
+    check_same_shards,
+    check_shards,
+    fingerprint,
+    fingerprints,
+)
 
 CPU = torch.device("cpu")
 
@@ -65,6 +73,21 @@ def test_another_number_of_threads_is_a_warning(
     assert caplog.messages == []
     check_inputs(run, block_graph, CPU)
     assert f"was started with {before} threads and goes on with {before + 1}" in caplog.text
+
+
+def test_other_shards_are_refused(block_graph: Graph, run: Run) -> None:
+    # a run of one process, or of an earlier version, has no record of them
+    check_same_shards(run, "a")
+    run.save_inputs({**fingerprints(block_graph)})
+    check_shards(run, "a")
+    check_shards(run, "a")
+    assert run.inputs() == {**fingerprints(block_graph), "shards": "a"}
+    check_same_graph(run, block_graph)
+    for check in (check_shards, check_same_shards):
+        with pytest.raises(CheckpointError, match=r"the graph has other content than when run `.*run` was started"):
+            check(run, "b")
+        check(Run.open(run.path, verify=False), "b")
+    assert run.inputs()["shards"] == "a"
 
 
 def test_other_parts_are_refused(block_graph: Graph, run: Run) -> None:

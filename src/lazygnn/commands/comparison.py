@@ -194,7 +194,7 @@ def _add(candidate: Candidate, run: Run | None, seed: int) -> None:
         logger.warning("seed %d of `%s` has not ended and is left out", seed, candidate.name)
         return
     candidate.results[seed], candidate.logs[seed] = result, run.log.read()
-    # several ranks record their shards instead
+    # runs of earlier versions have no record of it
     if "graph" in (inputs := run.inputs()):
         candidate.graphs.add(str(inputs["graph"]))
 

@@ -26,9 +26,12 @@ from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import read_config
 from lazygnn.ops import choose_device
 from lazygnn.run.folder import HISTORIES, Run
+from lazygnn.run.inputs import check_same_graph, check_same_shards
 from lazygnn.run.predictions import check_format
 from lazygnn.training import infer
 from lazygnn.training.metrics import find_metric
+
+_INSTEAD = "give another graph to one process with `--graph`"
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,9 @@ def predict_with_ranks(
         def write() -> int:
             assert rows is not None
             with without_warnings():
-                graph = replace(reload_graph(found.config, root), task=found.graph.task)
+                loaded = reload_graph(found.config, root)
+            check_same_graph(found.run, loaded, _INSTEAD)
+            graph = replace(loaded, task=found.graph.task)
             columns = {"probabilities": probabilities, "known": known, "unlabeled": unlabeled}
             return write_outputs(_in_order(rows, found), graph, graph, out, **columns)
 
@@ -133,8 +138,9 @@ def _outputs(path: Path, device: str, root: str | None, *, verify: bool) -> Iter
         raise ConfigError(f"run `{path}` was trained by one process; evaluate it without `torchrun`")
     with joined(device, config.trainer.rank_timeout) as ranks:
         folder = Path(ranks.first_alone("parts", lambda: str(parts_folder(run, config, root))))
-        check_agreement(ranks, config, folder)
+        digest = check_agreement(ranks, config, folder)
         with ranks.agreeing():
+            check_same_shards(run, digest)
             shard, weights = share_of(config, folder, ranks), run.load_weights()
         scratch = run.path / HISTORIES / f"rank-{ranks.rank}"
         model, graph = restore_model(run, weights, shard.graph, chosen, scratch=scratch)

@@ -29,14 +29,16 @@ from lazygnn.distributed.group import Ranks, join
 from lazygnn.distributed.saving import RankSaver
 from lazygnn.distributed.traffic import summarize
 from lazygnn.distributed.trainer import RankTrainer
-from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, RankError
+from lazygnn.errors import ConfigError, DivergenceError, RankError
 from lazygnn.feature_scale import FeatureScale
+from lazygnn.files import discard
 from lazygnn.methods import read_config
 from lazygnn.methods.build import method_options
 from lazygnn.ops import choose_device
 from lazygnn.run.claim import check_unused
 from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, HISTORIES, Run
+from lazygnn.run.inputs import check_shards, describe_graph
 from lazygnn.run.lock import locked
 from lazygnn.run.progress import EpochProgress
 from lazygnn.run.saving import Interrupted
@@ -94,8 +96,16 @@ def train_ranks(
             path = new_folder(config, str(config.seed)) if out is None else out
             check_unused(path)
             advise(config, values, graph, tell)
+            found = describe_graph(graph)
             stack.enter_context(locked(path))
-            return str(Run.create(path, config).path), config.record(), False
+            run = Run.create(path, config)
+            try:
+                run.save_inputs(found)
+            except BaseException:
+                # nothing has been trained yet, and the folder would be refused by a second attempt
+                discard(run.path)
+                raise
+            return str(run.path), config.record(), False
 
         path, record, again = ranks.first_alone("start", prepare)
         config = read_config(json.loads(record))
@@ -227,7 +237,7 @@ def _make_trainer(run: Run, config: Config, ranks: Ranks, device: torch.device, 
     digest = check_agreement(ranks, config, folder)
     with ranks.agreeing():
         if ranks.is_first:
-            _check_graph(run, digest)
+            check_shards(run, digest)
         shard = share_of(config, folder, ranks)
 
     def choose() -> dict[str, list[float]] | None:
@@ -248,16 +258,6 @@ def _make_trainer(run: Run, config: Config, ranks: Ranks, device: torch.device, 
         run.save_chosen(chosen)
         run.save_environment(describe_environment())
     return trainer
-
-
-def _check_graph(run: Run, digest: str) -> None:
-    known = run.inputs()
-    if not known:
-        run.save_inputs({"shards": digest})
-    elif run.verify and known.get("shards") != digest:
-        raise CheckpointError(
-            f"the graph has other content than when run `{run.path}` was started; restore it, or start a new run"
-        )
 
 
 def _fit(

@@ -19,6 +19,7 @@ from lazygnn.methods.build import method_options
 from lazygnn.methods.options import ClusterOptions
 from lazygnn.partitioning import default_cache
 from lazygnn.run.folder import Run
+from lazygnn.run.inputs import check_same_graph
 
 # in a run folder: the graph sorted by its partition, and for each of its nodes the position in the graph as loaded
 PARTS, ORDER = "parts", "order.npy"
@@ -126,6 +127,7 @@ def parts_folder(run: Run, config: Config, root: str | None = None) -> Path:
     made = run.path / PARTS
     if not made.is_dir():
         graph = reload_graph(config, root)
+        check_same_graph(run, graph, "start a new run")
         parts = method_options(config).find_parts(graph, default_cache())
         order = torch.arange(graph.num_nodes) if parts is None else parts.order
         np.save(run.path / ORDER, order.numpy())

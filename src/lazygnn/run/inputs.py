@@ -55,7 +55,7 @@ def check_same_graph(run: Run, graph: Graph, instead: str = "give another graph 
         instead: How to use another graph on purpose.
     """
     known = run.inputs() if run.verify else {}
-    for name, find in (("graph", fingerprint), ("names", fingerprint_names)):
+    for name, find in _FINGERPRINTS.items():
         if name in known and known[name] != find(graph):
             raise CheckpointError(
                 f"graph `{graph.name}` has other content than when run `{run.path}` was started; restore it, give its "
@@ -101,9 +101,31 @@ def check_parts(run: Run, order: Tensor, ptr: Tensor, engine: str | None) -> Non
         )
 
 
+def check_shards(run: Run, digest: str) -> None:
+    """Records the digest of the graph that ranks read in a run that has no record of it; otherwise refuses another one.
+
+    Args:
+        run: The run, whose graph as it was loaded is recorded already.
+        digest: That of the folder, which is sorted by parts.
+    """
+    if "shards" not in (known := run.inputs()):
+        run.save_inputs(known | {"shards": digest})
+    check_same_shards(run, digest)
+
+
+def check_same_shards(run: Run, digest: str) -> None:
+    """Refuses a folder with another digest than that of training, unless the run is not verified."""
+    known = run.inputs() if run.verify else {}
+    if known.get("shards", digest) != digest:
+        raise CheckpointError(
+            f"the graph has other content than when run `{run.path}` was started; restore it, start a new run, or take "
+            "it as it is with `--no-verify`"
+        )
+
+
 def describe_graph(graph: Graph) -> dict[str, Any]:
-    """Returns what a run records of its graph: digests, and the names of classes."""
-    return {"graph": fingerprint(graph), "names": fingerprint_names(graph), "class_names": graph.class_names}
+    """Returns what a run records of its graph as it was loaded: fingerprints, and the names of classes."""
+    return {name: find(graph) for name, find in _FINGERPRINTS.items()} | {"class_names": graph.class_names}
 
 
 def fingerprint(graph: Graph) -> str:
@@ -141,3 +163,6 @@ def _pieces(array: Tensor) -> list[memoryview]:
         return [flat]
     starts = torch.linspace(0, len(flat) - _PIECE, _PIECES, dtype=torch.float64).long().tolist()
     return [flat[start : start + _PIECE] for start in starts]
+
+
+_FINGERPRINTS = {"graph": fingerprint, "names": fingerprint_names}
