@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from lazygnn.commands.evaluation import evaluate_run
 from lazygnn.commands.scaling import resume_ranks, train_ranks
 from lazygnn.data.synthetic import block_graph
 from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.task import Task
 from tests.distributed.workers import run_command
 
 SET = [f"--set={each}" for each in ("epochs=4", "num_parts=4", "parts_per_step=2", "hidden_channels=8", "eval_every=2")]
@@ -180,6 +182,22 @@ def test_two_ranks_resume_a_changed_run_as_it_is(graph: Path, tmp_path: Path) ->
     arguments = ["train", "--resume", str(out), "--quiet"]
     assert "has changed since lazygnn wrote it" in run_command(2, arguments, tmp_path)[0]
     assert [text[-6:] for text in run_command(2, [*arguments, "--no-verify"], tmp_path)] == ["exit 0"] * 2
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_ranks_choose_what_one_process_chooses(tmp_path: Path, standardize: bool) -> None:
+    from lazygnn.commands import train
+    from lazygnn.methods import resolve
+
+    graph = block_graph(120, 3, degree=6, in_channels=8, num_classes=3)
+    numbers = torch.stack((graph.y * 3 - 7.0, graph.y / 3), dim=1)
+    replace(graph, y=numbers, task=Task("regression", 2)).save(tmp_path / "numbers.npz")
+    values = {"epochs": 1, "standardize_targets": standardize}
+    train_ranks("mlp", str(tmp_path / "numbers.npz"), values | {"parts_per_step": 2}, tmp_path / "ranks", quiet=True)
+    train(resolve("mlp", str(tmp_path / "numbers.npz"), values), tmp_path / "one", quiet=True)
+    chosen, alone = (json.loads((tmp_path / name / "chosen.json").read_text()) for name in ("ranks", "one"))
+    assert chosen == alone
+    assert ("target_center" in chosen) is standardize
 
 
 def test_a_run_of_one_process_is_refused(graph: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Writes what a training leaves behind: the weights, the curves and the result."""
+"""Writes what a training leaves behind: what it has chosen, the weights, the curves and the result."""
 
 import logging
 import shutil
@@ -6,9 +6,12 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from lazygnn.commands.result import make_result
 from lazygnn.config import Config
 from lazygnn.model import Model
+from lazygnn.models import Standardized
 from lazygnn.run.curves import plot_curves
 from lazygnn.run.folder import CHECKPOINTS, CURVES, Run
 from lazygnn.run.trend import still_rising
@@ -16,6 +19,35 @@ from lazygnn.task import Task
 from lazygnn.training import FitResult
 
 logger = logging.getLogger(__name__)
+
+
+def record_chosen(
+    run: Run,
+    config: Config,
+    model: Model,
+    metric: str,
+    device: torch.device,
+    *,
+    replays: bool,
+    parts: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes the values that were chosen for options left open, such as `auto`, before the first step.
+
+    Args:
+        run: Where to write; it has the scale of its features already.
+        config: The configuration of the run.
+        model: As it is trained.
+        metric: The name of the metric.
+        device: The compute device.
+        replays: Whether steps may be replayed on a GPU, which is decided batch by batch.
+        parts: How the parts were found.
+    """
+    chosen: dict[str, Any] = {"device": str(device), "metric": metric}
+    chosen |= {} if replays else {"cuda_graphs": "off"}
+    chosen |= {"standardize_features": "off" if run.feature_scale() is None else "on"}
+    if isinstance(model, Standardized):
+        chosen |= {"target_center": model.target_center.tolist(), "target_scale": model.target_scale.tolist()}
+    run.save_chosen(chosen | config.model.chosen() | dict(parts or {}))
 
 
 def conclude(

@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 
 from lazygnn.commands.advice import advise
-from lazygnn.commands.conclusion import conclude
+from lazygnn.commands.conclusion import conclude, record_chosen
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.result import peak_memory_mib
 from lazygnn.commands.run_folders import earlier_folders, extended, left_unchanged, new_folder, remove_leftovers
@@ -253,9 +253,7 @@ def _make_trainer(run: Run, config: Config, ranks: Ranks, device: torch.device, 
     trainer = build_trainer(config, shard, ranks, device, run.path / HISTORIES / f"rank-{ranks.rank}", scale)
     if ranks.is_first:
         metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
-        chosen = {"device": str(device), "metric": metric, "cuda_graphs": "off"} | config.model.chosen()
-        chosen |= {"standardize_features": "off" if scale is None else "on"}
-        run.save_chosen(chosen)
+        record_chosen(run, config, trainer.model, metric, device, replays=False)
         run.save_environment(describe_environment())
     return trainer
 

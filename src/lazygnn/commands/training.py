@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lazygnn.commands.conclusion import conclude
+from lazygnn.commands.conclusion import conclude, record_chosen
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.run_folders import extended, left_unchanged, new_folder, remove_leftovers
@@ -228,11 +228,7 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
         _load_initial(built.model, weights)
     trainer = Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
     metric, _ = find_metric(config.trainer.metric, built.graph.task)
-    # on a GPU, whether a step is replayed is decided batch by batch
-    replay = {} if device.type == "cuda" else {"cuda_graphs": "off"}
-    features = {"standardize_features": "off" if built.feature_scale is None else "on"}
-    chosen = {"device": str(device), "metric": metric} | replay | features | _target_scale(built.model)
-    run.save_chosen(chosen | config.model.chosen() | found_by)
+    record_chosen(run, config, built.model, metric, device, replays=device.type == "cuda", parts=found_by)
     run.save_environment(describe_environment() | ({"partition": built.parts.engine} if built.parts else {}))
     return trainer
 
@@ -271,12 +267,6 @@ def _load_initial(model: Model, weights: dict[str, Tensor]) -> None:
             "use a method and options with the same layers (the rule may set others for this graph: `lazygnn show` has "
             "those of the run), and a graph with the same features and classes"
         ) from error
-
-
-def _target_scale(model: Model) -> dict[str, list[float]]:
-    if not isinstance(model, Standardized):
-        return {}
-    return {"target_center": model.target_center.tolist(), "target_scale": model.target_scale.tolist()}
 
 
 def _fit(run: Run, config: Config, trainer: Trainer, *, quiet: bool, curves: bool = True) -> dict[str, Any]:
