@@ -1,15 +1,19 @@
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import torch
 
-from lazygnn.commands.conclusion import conclude
+from lazygnn.commands.conclusion import conclude, keeping_best_weights
 from lazygnn.config import Config
+from lazygnn.errors import DivergenceError
 from lazygnn.graph import Graph
 from lazygnn.methods import build, resolve
-from lazygnn.run.folder import CHECKPOINTS, CURVES, LOG, REPORT, Run
-from lazygnn.training import FitResult
+from lazygnn.run.folder import CHECKPOINTS, CURVES, LOG, REPORT, WEIGHTS, Run
+from lazygnn.training import FitResult, Trainer
+from lazygnn.training.trainer import Best
 
 FIT = FitResult(20, 18, {"train": 0.9, "val": 0.7, "test": 0.6}, seconds=3.0, eval_seconds=1.0)
 
@@ -59,6 +63,24 @@ def test_validation_that_still_rises_is_warned_of(
         "validation was still rising when training ended: 0.5400 after nine tenths of the epochs, 0.6000 at the end; "
         "train longer, with `--set epochs=40` or more"
     )
+
+
+@pytest.mark.parametrize("failure", [DivergenceError("the loss is nan"), OSError("the disk is full")])
+def test_all_ranks_raise_the_error_of_the_one_that_keeps_the_best_weights(
+    tmp_path: Path, failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run.create(tmp_path / "run", resolve("mlp", "block"))
+    trainer = cast(Trainer, SimpleNamespace(best=Best(3, {}, 0.5, {"x": torch.ones(2)})))
+    errors = []
+    for writes in (False, True):
+        with pytest.raises(type(failure)) as stop, keeping_best_weights(run, trainer, writes=writes):
+            raise failure
+        errors.append(str(stop.value))
+        assert (run.path / WEIGHTS).exists() is writes
+    kept = f"the best weights, of epoch 3, are kept: `lazygnn evaluate {run.path}`"
+    diverged = isinstance(failure, DivergenceError)
+    assert errors == [f"{failure}; {kept}" if diverged else str(failure)] * 2
+    assert caplog.messages == ([] if diverged else [kept])
 
 
 def test_a_picture_that_cannot_be_drawn_keeps_the_result(

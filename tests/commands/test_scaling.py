@@ -14,8 +14,12 @@ from safetensors.torch import load_file
 from lazygnn.commands.evaluation import evaluate_run
 from lazygnn.commands.scaling import resume_ranks, train_ranks
 from lazygnn.data.synthetic import block_graph
-from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.distributed.trainer import RankTrainer
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError
+from lazygnn.run.folder import Run
+from lazygnn.run.log import RunLog
 from lazygnn.task import Task
+from lazygnn.training import EpochReport
 from tests.distributed.workers import run_command
 
 SET = [f"--set={each}" for each in ("epochs=4", "num_parts=4", "parts_per_step=2", "hidden_channels=8", "eval_every=2")]
@@ -182,6 +186,40 @@ def test_two_ranks_resume_a_changed_run_as_it_is(graph: Path, tmp_path: Path) ->
     arguments = ["train", "--resume", str(out), "--quiet"]
     assert "has changed since lazygnn wrote it" in run_command(2, arguments, tmp_path)[0]
     assert [text[-6:] for text in run_command(2, [*arguments, "--no-verify"], tmp_path)] == ["exit 0"] * 2
+
+
+def test_any_failure_of_ranks_keeps_the_best_weights_until_the_run_goes_on(
+    graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(log: RunLog, report: EpochReport) -> None:
+        if report.epoch == 4:
+            raise MemoryError
+        append(log, report)
+
+    append = RunLog.append
+    values = {"epochs": 6, "parts_per_step": 2, "eval_every": 1, "patience": None}
+    straight = train_ranks("mlp", str(graph), values, tmp_path / "straight", quiet=True)
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(RunLog, "append", fail)
+        with pytest.raises(MemoryError):
+            train_ranks("mlp", str(graph), values, run, quiet=True)
+    assert f"are kept: `lazygnn evaluate {run}`" in caplog.text
+    best = max(line["scores"]["val"] for line in Run(tmp_path / "straight").log.read()[:4])
+    assert evaluate_run(run, device="cpu")["val"] == best
+    with monkeypatch.context() as patch:
+        patch.setattr(RankTrainer, "run", lambda _: pytest.fail("as far as this"))
+        with pytest.raises(pytest.fail.Exception):
+            resume_ranks(run, quiet=True)
+    assert not (run / "best.safetensors").exists()
+    resumed = resume_ranks(run, quiet=True)
+    assert straight is not None
+    assert resumed is not None
+    assert resumed["test"] == straight["test"]
+    with monkeypatch.context() as patch:
+        patch.setattr("lazygnn.training.trainer.learning_rate", lambda _, epoch: 0.01 if epoch < 4 else 1e30)
+        with pytest.raises(DivergenceError, match=r"; the best weights, of epoch \d, are kept: `lazygnn evaluate .*`$"):
+            train_ranks("mlp", str(graph), values, tmp_path / "diverged", quiet=True)
 
 
 @pytest.mark.parametrize("standardize", [True, False])

@@ -1,22 +1,28 @@
-"""Writes what a training leaves behind: what it has chosen, the weights, the curves and the result."""
+"""Writes what a training leaves behind: what it has chosen, the weights, the curves and the result.
+
+One process and ranks end in the same way.
+"""
 
 import logging
 import shutil
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
 
 from lazygnn.commands.result import make_result
 from lazygnn.config import Config
+from lazygnn.errors import DivergenceError
 from lazygnn.model import Model
 from lazygnn.models import Standardized
 from lazygnn.run.curves import plot_curves
 from lazygnn.run.folder import CHECKPOINTS, CURVES, Run
+from lazygnn.run.saving import Interrupted
 from lazygnn.run.trend import still_rising
 from lazygnn.task import Task
-from lazygnn.training import FitResult
+from lazygnn.training import FitResult, Trainer
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +54,35 @@ def record_chosen(
     if isinstance(model, Standardized):
         chosen |= {"target_center": model.target_center.tolist(), "target_scale": model.target_scale.tolist()}
     run.save_chosen(chosen | config.model.chosen() | dict(parts or {}))
+
+
+@contextmanager
+def keeping_best_weights(run: Run, trainer: Trainer, *, writes: bool = True) -> Iterator[None]:
+    """Writes the best weights so far if training fails, and says how to use them.
+
+    Args:
+        run: Where to write.
+        trainer: Trains in the block.
+        writes: Whether this process writes; of several ranks one does, and all of them raise the same error.
+    """
+    try:
+        yield
+    except Interrupted:
+        # the checkpoint has them
+        raise
+    except Exception as error:
+        if not trainer.best.weights:
+            raise
+        # a disk that cannot be written, or a device that has failed, may be the reason
+        with suppress(OSError, RuntimeError):
+            if writes:
+                run.save_weights(trainer.best.weights)
+            kept = f"the best weights, of epoch {trainer.best.epoch}, are kept: `lazygnn evaluate {run.path}`"
+            if isinstance(error, DivergenceError):
+                raise DivergenceError(f"{error}; {kept}") from error
+            if writes:
+                logger.warning(kept)
+        raise
 
 
 def conclude(

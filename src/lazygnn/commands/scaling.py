@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 
 from lazygnn.commands.advice import advise
-from lazygnn.commands.conclusion import conclude, record_chosen
+from lazygnn.commands.conclusion import conclude, keeping_best_weights, record_chosen
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.result import peak_memory_mib
 from lazygnn.commands.run_folders import earlier_folders, extended, left_unchanged, new_folder, remove_leftovers
@@ -29,7 +29,7 @@ from lazygnn.distributed.group import Ranks, join
 from lazygnn.distributed.saving import RankSaver
 from lazygnn.distributed.traffic import summarize
 from lazygnn.distributed.trainer import RankTrainer
-from lazygnn.errors import ConfigError, DivergenceError, RankError
+from lazygnn.errors import ConfigError, RankError
 from lazygnn.feature_scale import FeatureScale
 from lazygnn.files import discard
 from lazygnn.methods import read_config
@@ -228,6 +228,7 @@ def _train(
     except Exception as error:
         raise _NotStarted(error) from error
     if resuming and ranks.is_first:
+        run.remove_weights()
         run.rewind(trainer.epoch)
     return _fit(run, config, trainer, checkpoints, quiet=quiet)
 
@@ -266,27 +267,21 @@ def _fit(
     trainer.on_batch, trainer.requests = saver, saver.requests
     metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
     title = f"{config.method} on {ranks.size} ranks"
-    showing = EpochProgress(title, config.trainer.epochs, metric=metric, quiet=quiet or not ranks.is_first)
-    with showing as progress, saver.handling_signals():
+    progress = EpochProgress(title, config.trainer.epochs, metric=metric, quiet=quiet or not ranks.is_first)
 
-        def on_epoch(report: EpochReport) -> None:
-            if ranks.is_first:
-                run.log.append(report)
-                progress.show(report)
+    def on_epoch(report: EpochReport) -> None:
+        if ranks.is_first:
+            run.log.append(report)
+            progress.show(report)
 
-        trainer.on_epoch = on_epoch
-        try:
+    trainer.on_epoch = on_epoch
+    with keeping_best_weights(run, trainer, writes=ranks.is_first):
+        with progress, saver.handling_signals():
             trainer.run()
-        except DivergenceError as error:
-            if not trainer.best.weights:
-                raise
-            if ranks.is_first:
-                run.save_weights(trainer.best.weights)
-            raise DivergenceError(f"{error}; the best weights, of epoch {trainer.best.epoch}, are kept") from error
-        saver.save(trainer)
-        # a signal that came in the last evaluation
-        saver.check()
-    fit = trainer.finish()
+            saver.save(trainer)
+            # a signal that came in the last evaluation
+            saver.check()
+        fit = trainer.finish()
     device = trainer.model.device
     seen = ranks.gather((trainer.exchange.traffic, peak_memory_mib(device)))
     # all ranks have written their last files

@@ -3,7 +3,7 @@
 import logging
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lazygnn.commands.conclusion import conclude, record_chosen
+from lazygnn.commands.conclusion import conclude, keeping_best_weights, record_chosen
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.run_folders import extended, left_unchanged, new_folder, remove_leftovers
 from lazygnn.config import Config, TrainerOptions, check_options
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_launched
-from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, reason
+from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.feature_scale import FeatureScale
 from lazygnn.files import discard
 from lazygnn.graph import Graph
@@ -180,27 +180,6 @@ def _telling_how_to_go_on(run: Run) -> Iterator[None]:
         raise CheckpointError(f"cannot write `{error.filename or run.path}`: {reason(error)}; {remedy}") from error
 
 
-@contextmanager
-def _keeping_best_weights(run: Run, trainer: Trainer) -> Iterator[None]:
-    """Writes the best weights so far if training fails, and says how to use them."""
-    try:
-        yield
-    except Interrupted:
-        # the checkpoint has them
-        raise
-    except Exception as error:
-        if not trainer.best.weights:
-            raise
-        # a disk that cannot be written may be the reason
-        with suppress(OSError, CheckpointError):
-            run.save_weights(trainer.best.weights)
-            kept = f"the best weights, of epoch {trainer.best.epoch}, are kept: `lazygnn evaluate {run.path}`"
-            if isinstance(error, DivergenceError):
-                raise DivergenceError(f"{error}; {kept}") from error
-            logger.warning(kept)
-        raise
-
-
 def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Trainer:
     if config.trainer.logger == "tensorboard":
         require_tensorboard()
@@ -308,7 +287,7 @@ def _train(run: Run, config: Config, trainer: Trainer, saver: Saver, progress: E
                 f"features are standardized, {features.num_scaled} of {len(features.center)} columns{why} "
                 "(`standardize_features=off` turns this off)"
             )
-        with _keeping_best_weights(run, trainer):
+        with keeping_best_weights(run, trainer):
             trainer.run()
             saver.save(trainer)
             # the last checkpoint has the content of these files
