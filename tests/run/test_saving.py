@@ -48,7 +48,9 @@ def restored_handlers() -> Iterator[None]:
 
 def trainer(num_batches: int, weight: float = 1.0) -> Trainer:
     tensors = {"model.x": torch.tensor([weight]), "random.cpu": torch.zeros(1, dtype=torch.uint8)}
-    return cast(Trainer, SimpleNamespace(num_batches=num_batches, checkpoint=lambda: (tensors, {})))
+    found = SimpleNamespace(num_batches=num_batches, checkpoint=lambda: (tensors, {}))
+    found.has_finite_weights = lambda: math.isfinite(weight)
+    return cast(Trainer, found)
 
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf])

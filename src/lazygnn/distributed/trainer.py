@@ -73,10 +73,6 @@ class RankTrainer(Trainer):
         self._average_buffers()
         return super().checkpoint()
 
-    def has_finite_weights(self) -> bool:
-        """Returns whether all weights are finite; they are the same on all ranks."""
-        return self._has_finite_weights()
-
     def _check_metric(self, graph: Graph) -> None:
         """Does nothing: a split has nodes on all ranks."""
 
@@ -107,10 +103,7 @@ class RankTrainer(Trainer):
             # a rank without a part, and a model that reads no rows, have not waited for them
             self.exchange.finish()
             loss = self._sum_gradients(loss)
-            if self.options.clip_norm is not None:
-                weights = [p for group in self.optimizer.param_groups for p in group["params"]]
-                nn.utils.clip_grad_norm_(weights, self.options.clip_norm)
-            self.optimizer.step()
+            self._update()
         return loss
 
     def _begin_pushes(self) -> None:
@@ -140,18 +133,15 @@ class RankTrainer(Trainer):
 
     def _fill_histories(self) -> None:
         """Runs forward-only passes, after which no stored row has seen an empty row around its part."""
-        buffers = {name: value.clone() for name, value in self.model.named_buffers()}
         self.model.train(True)
         assert isinstance(self.graph.adj, ShardedMatrix)
-        for sweep in range(len(self.histories)):
-            if sweep > 0:
-                self.exchange.launch(self.graph.adj.plan)
-            for part in self.parts.parts:
-                torch.manual_seed(part_seed(self.seed, -1, part.number))
-                with forward_precision(self.options.precision, self._device):
-                    self.model.fill(self.parts.batch(part).to(self._device))
-        for name, value in self.model.named_buffers():
-            value.copy_(buffers[name])
+        with self._keeping_buffers():
+            for sweep in range(len(self.histories)):
+                if sweep > 0:
+                    self.exchange.launch(self.graph.adj.plan)
+                for part in self.parts.parts:
+                    torch.manual_seed(part_seed(self.seed, -1, part.number))
+                    self._fill(self.parts.batch(part))
         # these are not rows of an epoch
         self.exchange.traffic.halo = 0
 

@@ -65,10 +65,10 @@ class Saver:
 
         Weights that are not finite are not written: the checkpoint before them can be resumed with other options.
         """
-        tensors, state = trainer.checkpoint()
-        if not all(bool(value.isfinite().all()) for name, value in tensors.items() if name.startswith("model.")):
+        if not trainer.has_finite_weights():
             logger.warning("no checkpoint was written: a weight is not finite")
             return
+        tensors, state = trainer.checkpoint()
         try:
             if self.log is not None:
                 self.log.sync()

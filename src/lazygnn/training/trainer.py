@@ -7,6 +7,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -191,6 +192,10 @@ class Trainer:
         threshold = self.model.decide(self.graph.task).threshold
         return FitResult(self.epoch, self.best.epoch, scores, self.seconds, self.eval_seconds, threshold)
 
+    def has_finite_weights(self) -> bool:
+        """Returns whether all weights and buffers of the model are finite, so that they may be saved."""
+        return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())
+
     def checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Returns the state of training between two batches: tensors by name, and values for JSON."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
@@ -265,15 +270,26 @@ class Trainer:
 
     def _fill_histories(self) -> None:
         """Runs a forward-only pass, so that no halo row is ever empty; it uses dropout and changes nothing else."""
-        buffers = {name: value.clone() for name, value in self.model.named_buffers()}
         self.model.train(True)
-        with torch.random.fork_rng([self._device] if self._device.type == "cuda" else []):
+        devices = [self._device] if self._device.type == "cuda" else []
+        with self._keeping_buffers(), torch.random.fork_rng(devices):
             torch.manual_seed((self.seed + 1_000_003) % 2**63)
             for batch in self.loader.sweep():
-                with forward_precision(self.options.precision, self._device):
-                    self.model.fill(batch.to(self._device))
-        for name, value in self.model.named_buffers():
-            value.copy_(buffers[name])
+                self._fill(batch)
+
+    def _fill(self, batch: Batch) -> None:
+        with forward_precision(self.options.precision, self._device):
+            self.model.fill(batch.to(self._device))
+
+    @contextmanager
+    def _keeping_buffers(self) -> Iterator[None]:
+        """Restores the buffers of the model, such as what batch normalization has measured, after the block."""
+        buffers = {name: value.clone() for name, value in self.model.named_buffers()}
+        try:
+            yield
+        finally:
+            for name, value in self.model.named_buffers():
+                value.copy_(buffers[name])
 
     def _run_epoch(self) -> EpochReport:
         diagnose = self._is_due(self.options.diagnose_every)
@@ -333,11 +349,15 @@ class Trainer:
             if meanwhile is not None:
                 meanwhile()
             loss.backward()
-            if self.options.clip_norm is not None:
-                weights = [p for group in self.optimizer.param_groups for p in group["params"]]
-                nn.utils.clip_grad_norm_(weights, self.options.clip_norm)
-            self.optimizer.step()
+            self._update()
         return loss.detach()
+
+    def _update(self) -> None:
+        """Changes the weights by their gradients, which are clipped if that is an option."""
+        if self.options.clip_norm is not None:
+            weights = [p for group in self.optimizer.param_groups for p in group["params"]]
+            nn.utils.clip_grad_norm_(weights, self.options.clip_norm)
+        self.optimizer.step()
 
     def _prefetch_next(self) -> None:
         """Starts to copy the next batch and its rows during the backward pass; this batch's writes are launched."""
@@ -418,13 +438,10 @@ class Trainer:
         # the model may have the threshold of an earlier training
         self.model.set_threshold(None if threshold == 0.5 else 0.5 if threshold == "validation" else threshold)
 
-    def _has_finite_weights(self) -> bool:
-        return all(bool(value.isfinite().all()) for value in self.model.state_dict().values())
-
     def _keep_best(self, found: Assessment) -> None:
         # without a validation split the last weights are kept
         if found.value is None or self.best.value is None or found.value > self.best.value:
-            if not self._has_finite_weights():
+            if not self.has_finite_weights():
                 raise DivergenceError(f"a weight is not finite in epoch {self.epoch}; lower `lr` or set `clip_norm`")
             weights = {name: value.detach().clone() for name, value in self.model.state_dict().items()}
             self.best = Best(self.epoch, found.scores, found.value, weights)
