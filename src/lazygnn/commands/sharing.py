@@ -1,6 +1,7 @@
 """The configuration and the graph of a run as several ranks use them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from lazygnn.commands.restoring import reload_graph
 from lazygnn.config import Config
 from lazygnn.data.datasets import find_graph
-from lazygnn.data.folder import save_folder
+from lazygnn.data.sorted_folder import save_sorted
 from lazygnn.distributed.building import METHODS, check_method
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
@@ -132,6 +133,6 @@ def parts_folder(run: Run, config: Config, root: str | None = None) -> Path:
         order = torch.arange(graph.num_nodes) if parts is None else parts.order
         np.save(run.path / ORDER, order.numpy())
         ptr = None if parts is None else parts.ptr
-        sorted_graph = graph.permute(order)
-        save_folder(Graph(**{**vars(sorted_graph), "part_ptr": ptr}), made)
+        engine = graph.part_engine if is_sorted else None
+        save_sorted(replace(graph, part_ptr=ptr, part_engine=engine), order, made)
     return made.absolute()
