@@ -17,13 +17,10 @@ from lazygnn.errors import ConfigError
 from lazygnn.feature_scale import Choice, FeatureScale, are_badly_scaled, choose_scale
 from lazygnn.graph import Graph
 from lazygnn.methods import Place, build_model, place_graph
-from lazygnn.methods.base import MethodOptions
-from lazygnn.methods.build import method_options
+from lazygnn.methods.build import compute_dtype, method_options, scale_features, standardize_targets
 from lazygnn.methods.options import ClusterOptions
-from lazygnn.models import Standardized
 from lazygnn.ops import Csr
 from lazygnn.partitioning import equal_slices, partition
-from lazygnn.transforms import row_normalize
 
 # methods that ranks can train, and whether they propagate
 METHODS = {
@@ -104,7 +101,6 @@ def build_trainer(
     options.check(device)
     assert trainer.parts_per_step is not None
     graph = place_graph(config, shard.graph, device, feature_scale)
-    compute_dtype = torch.bfloat16 if trainer.precision == "bfloat16" else torch.float32
     exchange = Exchange(
         ranks,
         graph.num_nodes,
@@ -113,11 +109,9 @@ def build_trainer(
         wire=getattr(torch, trainer.wire),
         traffic=shard.traffic,
     )
-    place = Place(device, scratch, compute_dtype=compute_dtype, make_store=exchange.make_store)
+    place = Place(device, scratch, compute_dtype=compute_dtype(config), make_store=exchange.make_store)
     torch.manual_seed(config.seed)
-    model = build_model(config, graph, place)
-    if trainer.standardize_targets and graph.task.kind == "regression":
-        model = Standardized.fit(model, graph).to(device)
+    model = standardize_targets(config, build_model(config, graph, place), graph)
     halo = getattr(options, "halo", "none")
     loader = PartLoader(
         shard,
@@ -126,7 +120,7 @@ def build_trainer(
         getattr(options, "num_layers", 0) if METHODS[config.method] else 0,
         parts_per_step=trainer.parts_per_step,
         halo=halo,
-        halo_features=_halo_features(shard, graph, options, feature_scale) if halo == "features" else None,
+        halo_features=_halo_features(config, shard, graph, feature_scale) if halo == "features" else None,
         seed=config.seed,
     )
     return RankTrainer(model, loader, graph, trainer, ranks, exchange, seed=config.seed)
@@ -152,11 +146,7 @@ def choose_folder_scale(folder: Path, choice: Choice, *, normalized: bool) -> Fe
     return choose_scale(graph, choice, normalized=normalized)
 
 
-def _halo_features(
-    shard: Shard, graph: Graph, options: MethodOptions, scale: FeatureScale | None
-) -> torch.Tensor | Csr:
+def _halo_features(config: Config, shard: Shard, graph: Graph, scale: FeatureScale | None) -> torch.Tensor | Csr:
     """Returns the features around the parts, as the model takes them."""
-    around: Graph = replace(shard.graph, x=shard.halo_features())
-    around = around if scale is None else scale.apply(around)
-    around = row_normalize(around) if options.normalize_features else around
+    around = scale_features(config, replace(shard.graph, x=shard.halo_features()), scale)
     return around.x.to(graph.x.device)

@@ -73,9 +73,8 @@ def build(
         raise ConfigError(wrong_type("config", config, "make one with `resolve(method, dataset)`"))
     check_graph(graph)
     method, options = find_method(config.method), method_options(config)
-    compute_dtype = torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
     histories, partitions = (None if path is None else Path(path) for path in (folder, cache))
-    place = Place(choose_device(device), histories, compute_dtype=compute_dtype)
+    place = Place(choose_device(device), histories, compute_dtype=compute_dtype(config))
     options.check(place.device)
     if feature_scale is None:
         choice = config.trainer.standardize_features
@@ -89,8 +88,7 @@ def build(
     model = build_model(config, graph, place)
     if config.trainer.epochs > 0 and not list(model.parameters()):
         raise ConfigError(f"`{config.method}` has no weights to train; set `epochs=0`")
-    if config.trainer.standardize_targets and graph.task.kind == "regression" and list(model.parameters()):
-        model = Standardized.fit(model, graph).to(place.device)
+    model = standardize_targets(config, model, graph)
     method.link(model, loader)
     return Built(model, loader, graph, feature_scale, parts)
 
@@ -112,13 +110,29 @@ def build_model(config: Config, graph: Graph, place: Place) -> Model:
     return model
 
 
+def standardize_targets(config: Config, model: Model, graph: Graph) -> Model:
+    """Returns the model that is trained: for a regression, one that learns standardized targets unless that is off."""
+    wanted = config.trainer.standardize_targets and graph.task.kind == "regression"
+    return Standardized.fit(model, graph).to(model.device) if wanted and list(model.parameters()) else model
+
+
 def place_graph(config: Config, graph: Graph, device: torch.device, feature_scale: FeatureScale | None = None) -> Graph:
     """Returns the graph as a method takes it: features scaled, moved unless kept on the host, then prepared."""
     options = method_options(config)
-    graph = graph if feature_scale is None else feature_scale.apply(graph)
-    graph = row_normalize(graph) if options.normalize_features else graph
+    graph = scale_features(config, graph, feature_scale)
     graph = graph if options.keeps_features_on_host else graph.to(device)
     return find_method(config.method).prepare(options, graph)
+
+
+def scale_features(config: Config, graph: Graph, feature_scale: FeatureScale | None) -> Graph:
+    """Returns the graph with its features as a method takes them: standardized, or with rows that sum to one."""
+    graph = graph if feature_scale is None else feature_scale.apply(graph)
+    return row_normalize(graph) if method_options(config).normalize_features else graph
+
+
+def compute_dtype(config: Config) -> torch.dtype:
+    """Returns the number format of the propagated values in training."""
+    return torch.bfloat16 if config.trainer.precision == "bfloat16" else torch.float32
 
 
 def method_options(config: Config) -> MethodOptions:
