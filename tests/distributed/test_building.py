@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lazygnn.config import Config
 from lazygnn.data.folder import load_folder, save_folder
-from lazygnn.distributed.building import METHODS, build_trainer, check_method, choose_folder_scale, share_of
+from lazygnn.distributed.building import METHODS, build_trainer, check_method, choose_folder_scale, has_parts, share_of
 from lazygnn.distributed.group import Ranks
 from lazygnn.distributed.trainer import RankTrainer
 from lazygnn.errors import ConfigError
@@ -38,7 +38,7 @@ OWN: dict[str, dict[str, Any]] = {
 
 
 def config_of(method: str, **more: Any) -> Config:
-    parts = {"num_parts": 5, "partition": "contiguous"} if METHODS[method] else {}
+    parts = {"num_parts": 5, "partition": "contiguous"} if has_parts(method) else {}
     values = COMMON | parts | {"parts_per_step": 3} | OWN[method] | more
     return resolve(method, "mine", values, use_recipe=False)
 
@@ -54,6 +54,13 @@ def trained(config: Config, folder: Path, ranks: Ranks, initial: dict[str, Tenso
 def initial_weights(config: Config, folder: Path) -> dict[str, Tensor]:
     torch.manual_seed(1)
     return build(config, load_folder(folder)).model.state_dict()
+
+
+def test_methods_that_ranks_train_on_parts_are_known() -> None:
+    assert [method for method in METHODS if not has_parts(method)] == ["mlp"]
+    # it has parts, but is not for ranks
+    assert not has_parts("cluster-gcn")
+    assert not has_parts("unknown")
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -72,7 +79,7 @@ def test_three_ranks_learn_what_one_learns(method: str, prepared: Path) -> None:
     built.model.load_state_dict(alone.model.state_dict())
     torch.testing.assert_close(outputs, infer(built.model, built.graph), rtol=1e-3, atol=1e-4)
     sent = sum(trainer.exchange.traffic.halo for trainer, _ in found)
-    assert (sent > 0) == METHODS[method]
+    assert (sent > 0) == has_parts(method)
 
 
 @pytest.mark.parametrize(("wire", "bytes_of_a_row"), [("float32", 12), ("bfloat16", 6), ("int8", 7)])

@@ -12,7 +12,7 @@ from lazygnn.commands.restoring import reload_graph
 from lazygnn.config import Config
 from lazygnn.data.datasets import find_graph
 from lazygnn.data.sorted_folder import save_sorted
-from lazygnn.distributed.building import METHODS, check_method
+from lazygnn.distributed.building import check_method, has_parts
 from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph
 from lazygnn.methods import derive, recipe, resolve
@@ -35,7 +35,7 @@ def resolve_for_ranks(
     norm, layer norm takes its place.
 
     Args:
-        method: A name in `METHODS`.
+        method: The name of a method.
         dataset: A name or a path.
         values: Options that the user sets, already checked.
         graph: The graph as loaded; the parts of a prepared one are taken.
@@ -48,7 +48,7 @@ def resolve_for_ranks(
     # as checked, since an assignment of `none` means that it is not set
     together = check_values(method, dataset, values, **run).trainer.parts_per_step or num_ranks
     given = dict(values)
-    if METHODS.get(method):
+    if has_parts(method):
         usual = recipe(method, dataset, graph=graph, values=values).get("num_parts", 1)
         num_parts = _num_parts(values.get("num_parts", usual), graph, together)
         if num_parts > 1:
@@ -62,7 +62,7 @@ def resolve_for_ranks(
 def check_values(method: str, dataset: str, values: Mapping[str, Any], **run: Any) -> Config:
     """Returns a configuration for ranks from options alone, to refuse wrong ones before the graph is loaded."""
     # ranks always have parts, so an option that needs some has an effect
-    parts = {"num_parts": 2} if METHODS.get(method) else {}
+    parts = {"num_parts": 2} if has_parts(method) else {}
     return resolve(method, dataset, parts | dict(values), **run)
 
 
@@ -83,10 +83,8 @@ def for_ranks(config: Config, graph: Graph, num_ranks: int) -> Config:
     together = config.trainer.parts_per_step or num_ranks
     num_parts = together
     model = config.model
-    if METHODS[config.method]:
-        options = method_options(config)
-        assert isinstance(options, ClusterOptions)
-        num_parts = _num_parts(options.num_parts, graph, together)
+    if isinstance(model, ClusterOptions):
+        num_parts = _num_parts(model.num_parts, graph, together)
         update: dict[str, Any] = {"num_parts": num_parts}
         if num_parts == _prepared(graph):
             update["partition"] = "contiguous"
@@ -96,7 +94,7 @@ def for_ranks(config: Config, graph: Graph, num_ranks: int) -> Config:
             f"{num_ranks} ranks share {num_parts} parts, and a rank needs one at least; set `num_parts={num_ranks}` or "
             "more, or start fewer ranks"
         )
-    if num_parts < 2 and METHODS[config.method]:
+    if num_parts < 2 and isinstance(model, ClusterOptions):
         raise ConfigError("`parts_per_step` needs a graph of several parts; set `num_parts`, or omit `parts_per_step`")
     trainer = config.trainer.model_copy(update={"parts_per_step": min(together, num_parts)})
     return config.model_copy(update={"trainer": trainer, "model": model})
@@ -122,7 +120,7 @@ def parts_folder(run: Run, config: Config, root: str | None = None) -> Path:
     """
     given = find_graph(config.dataset, root or config.root)
     # slices of the node order need no other order
-    is_sorted = getattr(config.model, "partition", "contiguous") == "contiguous"
+    is_sorted = not isinstance(config.model, ClusterOptions) or config.model.partition == "contiguous"
     if given is not None and given.is_dir() and is_sorted:
         return given.absolute()
     made = run.path / PARTS

@@ -23,6 +23,7 @@ from lazygnn.feature_scale import FeatureScale
 from lazygnn.files import discard
 from lazygnn.graph import Graph
 from lazygnn.methods import build, read_config
+from lazygnn.methods.options import ClusterOptions
 from lazygnn.model import Model
 from lazygnn.models import Standardized
 from lazygnn.ops import choose_device
@@ -199,7 +200,7 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
     if built.feature_scale is not None:
         run.save_feature_scale(built.feature_scale)
     # without parts, the nodes stay in their order
-    found_by = {"partition": "contiguous"} if hasattr(config.model, "partition") else {}
+    found_by = {"partition": "contiguous"} if isinstance(config.model, ClusterOptions) else {}
     if built.parts is not None:
         check_parts(run, built.parts.order, built.parts.ptr, built.parts.engine)
         found_by = {"partition": built.parts.method}
@@ -231,7 +232,7 @@ def _with_scaling(config: Config, choice: str) -> Config:
 def _as_started(run: Run, config: Config) -> Config:
     """Returns the configuration with the partition algorithm that was chosen when the run was started."""
     chosen = run.chosen().get("partition")
-    if chosen is None or getattr(config.model, "partition", None) != "auto":
+    if chosen is None or not isinstance(config.model, ClusterOptions) or config.model.partition != "auto":
         return config
     return config.model_copy(update={"model": config.model.model_copy(update={"partition": chosen})})
 

@@ -16,25 +16,22 @@ from lazygnn.distributed.trainer import RankTrainer
 from lazygnn.errors import ConfigError
 from lazygnn.feature_scale import Choice, FeatureScale, are_badly_scaled, choose_scale
 from lazygnn.graph import Graph
-from lazygnn.methods import Place, build_model, place_graph
+from lazygnn.methods import Place, build_model, find_method, place_graph
 from lazygnn.methods.build import compute_dtype, method_options, scale_features, standardize_targets
 from lazygnn.methods.options import ClusterOptions
 from lazygnn.ops import Csr
 from lazygnn.partitioning import equal_slices, partition
 
-# methods that ranks can train, and whether they propagate
-METHODS = {
-    "lazygnn": True,
-    "lazygnn-deep": True,
-    "appnp-gas": True,
-    "gcn-gas": True,
-    "gcnii-gas": True,
-    "mlp": False,
-}
-
+# methods that ranks can train
+METHODS = ("lazygnn", "lazygnn-deep", "appnp-gas", "gcn-gas", "gcnii-gas", "mlp")
 
 # rows of features that are looked at: so many pieces of so many rows, evenly spread
 _PIECES, _PIECE = 64, 1024
+
+
+def has_parts(method: str) -> bool:
+    """Returns whether ranks train a method on parts of the graph; an `mlp` takes slices of its nodes."""
+    return method in METHODS and issubclass(find_method(method).options, ClusterOptions)
 
 
 def check_method(config: Config) -> None:
@@ -112,12 +109,14 @@ def build_trainer(
     place = Place(device, scratch, compute_dtype=compute_dtype(config), make_store=exchange.make_store)
     torch.manual_seed(config.seed)
     model = standardize_targets(config, build_model(config, graph, place), graph)
-    halo = getattr(options, "halo", "none")
+    halo, num_layers = "none", 0
+    if isinstance(options, ClusterOptions):
+        halo, num_layers = options.halo, getattr(options, "num_layers", 0)
     loader = PartLoader(
         shard,
         graph,
         ranks,
-        getattr(options, "num_layers", 0) if METHODS[config.method] else 0,
+        num_layers,
         parts_per_step=trainer.parts_per_step,
         halo=halo,
         halo_features=_halo_features(config, shard, graph, feature_scale) if halo == "features" else None,
