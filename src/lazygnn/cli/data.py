@@ -1,6 +1,5 @@
 """Commands about data: `list`, `prepare` and `import`."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +7,7 @@ import typer
 from rich.console import Console
 
 from lazygnn import commands
+from lazygnn.cli.app import print_result
 from lazygnn.cli.arguments import ColumnsOption, DropUnknownOption, RootOption
 from lazygnn.commands.importing import parse_ratio
 from lazygnn.commands.listing import list_methods, list_options
@@ -53,7 +53,7 @@ def prepare(
             tell=status.update,
         )
     console.print(describe_parts(found), soft_wrap=True, highlight=False)
-    typer.echo(json.dumps(found))
+    print_result(found)
 
 
 def import_command(
@@ -104,4 +104,4 @@ def import_command(
         "drop_unknown": drop_unknown,
         "max_categories": max_categories,
     }
-    typer.echo(json.dumps(commands.import_graph(nodes, edges, out, values, like=like, dry_run=dry_run)))
+    print_result(commands.import_graph(nodes, edges, out, values, like=like, dry_run=dry_run))

@@ -1,6 +1,5 @@
 """Commands about one run: `evaluate`, `predict`, `embed`, `export` and `show`."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -59,7 +58,7 @@ def evaluate(
         return
     place: dict[str, Any] = {"device": device, "root": root, "graph_file": graph, "verify": verifies()}
     for result in evaluate_by_metrics(run, metric or [], **place, correct_and_smooth=change, report=report):
-        typer.echo(json.dumps(result))
+        print_result(result)
     if report:
         show_report(run, Console(stderr=True), verify=verifies())
 

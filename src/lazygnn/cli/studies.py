@@ -1,6 +1,5 @@
 """Commands about several runs: `tune`, `compare` and `report`."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +7,7 @@ import typer
 from rich.console import Console
 
 from lazygnn import commands
-from lazygnn.cli.app import say
+from lazygnn.cli.app import print_result, say
 from lazygnn.cli.arguments import DeviceOption, RootOption, RunRootOption
 from lazygnn.commands.comparison import check_split, compare_runs
 from lazygnn.commands.reporting import write_page
@@ -57,7 +56,7 @@ def tune(
         place: dict[str, Any] = {"pruner": pruner, "seed": seed, "device": device, "root": root}
         found = commands.tune(method, dataset, values, **searched, **place, **limits)
     say(f"wrote the best options to {found['config']}", quiet=quiet)
-    typer.echo(json.dumps(found))
+    print_result(found)
 
 
 def compare(
@@ -71,7 +70,7 @@ def compare(
     """Compares runs with the first of them, by the scores of common seeds."""
     found = compare_runs(runs, split=check_split(split), picture=out, verify=verifies())
     if as_json:
-        typer.echo(json.dumps(found.record()))
+        print_result(found.record())
         return
     Console().print(found.table())
     for sentence in found.sentences():

@@ -1,6 +1,5 @@
 """The command `train`."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -77,7 +76,7 @@ def train(
             raise ConfigError("`--init-from` starts all seeds from the same weights; omit `--seeds`")
         place |= {"method": method, "dataset": dataset, "verify": verifies()}
         found = commands.fine_tune(init_from, values, out, quiet=quiet, **place)
-        typer.echo(json.dumps(found))
+        print_result(found)
         return
     assert method is not None
     assert dataset is not None
@@ -98,4 +97,4 @@ def train(
     else:
         found = commands.train_seeds(resolved, seeds, out, graph=graph, quiet=quiet, tell=tell)
         note(describe_summary(found))
-    typer.echo(json.dumps(found))
+    print_result(found)
