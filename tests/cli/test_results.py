@@ -75,7 +75,7 @@ def test_predict_on_another_graph_without_labels_and_with_its_own_ids(
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--graph", "new.npz", "--out", "p.csv"], "`new.npz` has 5 features, the run was trained on 3; give a graph"),
+        (["--graph", "new.npz", "--out", "p.csv"], "`new` has 5 features, the run was trained on 3; give a graph"),
         (["--graph", "gone.npz", "--out", "p.csv"], "no file `gone.npz`"),
         (["--out", "p.txt"], "cannot write `p.txt`; choose a name that ends in .csv or .parquet"),
         (["--out", "gone/p.csv"], "cannot write `gone/p.csv`: the folder `gone` does not exist; create it first"),

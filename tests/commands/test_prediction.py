@@ -10,7 +10,7 @@ from lazygnn import commands
 from lazygnn.commands.prediction import write_predictions
 from lazygnn.config import Config
 from lazygnn.correct_smooth import CorrectAndSmooth
-from lazygnn.errors import GraphError
+from lazygnn.errors import ConfigError, GraphError
 from lazygnn.methods import METHODS
 from lazygnn.run.predictions import prediction_table
 
@@ -46,10 +46,21 @@ def test_a_new_graph_needs_no_labels(
 def test_a_new_graph_must_have_the_same_features(dataset: Path, tmp_path: Path, configure: Configure) -> None:
     commands.train(configure(dataset), tmp_path / "run", quiet=True)
     np.savez(tmp_path / "new.npz", edge_index=np.array([[0, 1], [1, 0]]), x=np.ones((2, 7)))
-    with pytest.raises(
-        GraphError, match=r"new.npz` has 7 features, the run was trained on 3; give a graph with the same"
-    ):
+    with pytest.raises(GraphError, match=r"`new` has 7 features, the run was trained on 3; give a graph with the same"):
         commands.predict_run(tmp_path / "run", tmp_path / "new.npz", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"edges": "edges.csv"}, "`--edges` are edges of new nodes; give these with `--nodes`"),
+        ({"drop_unknown": True}, "`--drop-unknown` has no effect without `--edges`; omit it"),
+        ({"nodes": "nodes.csv", "graph_file": "new.npz"}, "`--nodes` adds to the graph of the run, so that `--graph`"),
+    ],
+)
+def test_arguments_are_refused_before_any_work(tmp_path: Path, given: Arrays, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        commands.predict_run(tmp_path / "nowhere", **given)
 
 
 def test_correct_and_smooth_changes_the_outputs_of_the_model(

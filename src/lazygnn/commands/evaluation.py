@@ -9,18 +9,14 @@ from torch import Tensor
 
 from lazygnn.commands.loading import check_labels, check_read_labels, fitting
 from lazygnn.commands.paths import as_optional_path, as_path
-from lazygnn.commands.restoring import reload_graph, restore_model
+from lazygnn.commands.restoring import open_run
 from lazygnn.commands.result import make_result
 from lazygnn.commands.smoothing import smooth, warn_of_loss
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, GraphError
-from lazygnn.graph import Graph, without_warnings
-from lazygnn.methods import read_config
-from lazygnn.ops import choose_device
+from lazygnn.graph import Graph
 from lazygnn.reports import make_report
-from lazygnn.run.folder import Run
-from lazygnn.run.inputs import check_same_graph
 from lazygnn.training import infer
 from lazygnn.training.metrics import find_metric, score
 
@@ -92,15 +88,10 @@ def evaluate_by_metrics(
     path, graph_file = as_path(path, "path"), as_optional_path(graph_file, "graph_file")
     if report and graph_file is not None:
         raise ConfigError("`--report` is about the graph of the run; omit `--report` or `--graph`")
-    run = Run.open(path, verify=verify)
-    config, weights = run.config(read_config), run.load_weights()
-    chosen = choose_device(device)
-    with without_warnings():
-        graph = reload_graph(config, root)
+    opened = open_run(path, device, root, verify=verify, own=graph_file is None)
+    run, config, chosen, graph = opened.run, opened.config, opened.device, opened.graph
     elsewhere = {}
-    if graph_file is None:
-        check_same_graph(run, graph)
-    else:
+    if graph_file is not None:
         other, trained_on = load_graph(graph_file, root), graph
         check_labels(other, trained_on)
         graph, elsewhere = fitting(other, trained_on), {"graph": str(graph_file)}
@@ -108,7 +99,7 @@ def evaluate_by_metrics(
         correct_and_smooth.check(graph)
     names = [find_metric(name, graph.task)[0] for name in metrics or [config.trainer.metric]]
     loaded = graph
-    model, graph = restore_model(run, weights, graph, chosen)
+    model, graph = opened.restore(graph)
     labeled, counts = {}, {}
     if graph_file is not None:
         check_read_labels(model, other, trained_on)

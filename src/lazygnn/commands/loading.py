@@ -9,16 +9,13 @@ import torch
 from torch import Tensor
 
 from lazygnn.commands.paths import as_path
-from lazygnn.commands.restoring import reload_graph, restore_model
+from lazygnn.commands.restoring import open_run
 from lazygnn.config import Config
 from lazygnn.errors import GraphError
 from lazygnn.feature_scale import FeatureScale
-from lazygnn.graph import Graph, check_graph, without_warnings
-from lazygnn.methods import place_graph, read_config
+from lazygnn.graph import Graph, check_graph
+from lazygnn.methods import place_graph
 from lazygnn.model import Model
-from lazygnn.ops import choose_device
-from lazygnn.run.folder import Run
-from lazygnn.run.inputs import check_same_graph
 from lazygnn.run.predictions import prediction_table
 from lazygnn.training import infer
 
@@ -94,13 +91,10 @@ def load_run(path: Path | str, *, device: str = "auto", root: str | None = None,
         >>> loaded.graph.num_nodes, loaded.config.trainer.epochs
         (300, 2)
     """
-    run = Run.open(as_path(path, "path"), verify=verify)
-    config, weights, chosen = run.config(read_config), run.load_weights(), choose_device(device)
-    with without_warnings():
-        graph = reload_graph(config, root)
-    check_same_graph(run, graph, "pass another graph to `predict`")
-    model, _ = restore_model(run, weights, graph, chosen)
-    return LoadedRun(run.path, config, model, graph, chosen, run.feature_scale())
+    path, instead = as_path(path, "path"), "pass another graph to `predict`"
+    opened = open_run(path, device, root, verify=verify, instead=instead)
+    model, _ = opened.restore(opened.graph)
+    return LoadedRun(path, opened.config, model, opened.graph, opened.device, opened.run.feature_scale())
 
 
 def fitting(graph: Graph, trained_on: Graph) -> Graph:

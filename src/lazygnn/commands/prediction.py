@@ -6,19 +6,16 @@ from pathlib import Path
 from torch import Tensor
 
 from lazygnn.commands.importing import add_rows
-from lazygnn.commands.loading import check_meaning, check_read_labels, has_labels
+from lazygnn.commands.loading import check_meaning, check_read_labels, fitting, has_labels
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.reporting import read_temperature
-from lazygnn.commands.restoring import reload_graph, restore_model
+from lazygnn.commands.restoring import open_run
 from lazygnn.commands.smoothing import smooth
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.data import load_graph
-from lazygnn.errors import ConfigError, GraphError
-from lazygnn.graph import Graph, without_warnings
-from lazygnn.methods import read_config
-from lazygnn.ops import choose_device
+from lazygnn.errors import ConfigError
+from lazygnn.graph import Graph
 from lazygnn.run.folder import Run
-from lazygnn.run.inputs import check_same_graph
 from lazygnn.run.predictions import check_format, labeled_nodes, prediction_table, with_known, write_table
 from lazygnn.training import infer
 
@@ -55,41 +52,31 @@ def predict_run(
     """
     path, graph_file = as_path(path, "path"), as_optional_path(graph_file, "graph_file")
     nodes, edges = as_optional_path(nodes, "nodes"), as_optional_path(edges, "edges")
-    run = Run.open(path, verify=verify)
-    config, weights = run.config(read_config), run.load_weights()
-    with without_warnings():
-        trained_on = reload_graph(config, root)
-    if graph_file is None:
-        check_same_graph(run, trained_on)
     if nodes is None and edges is not None:
         raise ConfigError("`--edges` are edges of new nodes; give these with `--nodes`")
     if drop_unknown and edges is None:
         raise ConfigError("`--drop-unknown` has no effect without `--edges`; omit it")
     if nodes is not None and graph_file is not None:
         raise ConfigError("`--nodes` adds to the graph of the run, so that `--graph` has no effect; omit one of them")
-    graph = trained_on if graph_file is None else load_graph(graph_file, root)
-    new = graph
+    opened = open_run(path, device, root, verify=verify, own=graph_file is None)
+    trained_on = opened.graph
+    given = trained_on if graph_file is None else load_graph(graph_file, root)
+    new = given
     if nodes is not None:
-        graph, new = add_rows(trained_on, nodes, edges, drop_unknown=drop_unknown)
-    if graph.in_channels != trained_on.in_channels:
-        raise GraphError(
-            f"`{graph_file}` has {graph.in_channels} features, the run was trained on {trained_on.in_channels}; "
-            "give a graph with the same features"
-        )
+        given, new = add_rows(trained_on, nodes, edges, drop_unknown=drop_unknown)
     # a new graph need not have labels, so the task is that of training
-    given, graph = graph, replace(graph, task=trained_on.task)
+    graph = fitting(given, trained_on)
     if correct_and_smooth is not None:
         correct_and_smooth.check(graph)
     if graph_file is not None and (known or correct_and_smooth is not None) and has_labels(given):
         check_meaning(given, trained_on)
-    chosen = choose_device(device)
-    model, placed = restore_model(run, weights, graph, chosen)
+    model, placed = opened.restore(graph)
     if graph_file is not None:
         check_read_labels(model, given, trained_on)
     logits = infer(model, placed)
     if correct_and_smooth is not None:
         own = graph_file is None
-        logits, placed = smooth(correct_and_smooth, logits, placed, config, chosen, choose=own)
+        logits, placed = smooth(correct_and_smooth, logits, placed, opened.config, opened.device, choose=own)
     # new rows are last
     return logits[-new.num_nodes :], replace(new, task=placed.task), replace(trained_on, task=placed.task)
 

@@ -11,17 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from lazygnn.commands.paths import as_path, as_paths
-from lazygnn.commands.restoring import reload_graph, restore_model
+from lazygnn.commands.restoring import open_run
 from lazygnn.correct_smooth import CorrectAndSmooth
 from lazygnn.errors import ConfigError, reason
 from lazygnn.files import write_file
-from lazygnn.graph import without_warnings
-from lazygnn.methods import read_config
-from lazygnn.ops import choose_device
 from lazygnn.reports import Entry, make_page, make_report
 from lazygnn.reports.words import summarize
 from lazygnn.run.folder import Run
-from lazygnn.run.inputs import check_same_graph
 from lazygnn.training import infer
 
 # more rows do not fit a terminal; the file has all of them
@@ -113,14 +109,12 @@ def show_report(path: Path | str, console: Console, *, verify: bool = True) -> N
 
 
 def _entry(path: Path, device: str, root: str | None, *, verify: bool) -> Entry:
-    run = Run.open(path, verify=verify)
-    config, weights, chosen = run.config(read_config), run.load_weights(), choose_device(device)
-    with without_warnings():
-        loaded = reload_graph(config, root)
-    check_same_graph(run, loaded, f"score it with `lazygnn evaluate {path} --graph`")
-    model, graph = restore_model(run, weights, loaded, chosen)
-    report = make_report(infer(model, graph), replace(loaded, task=graph.task))
-    settings = json.loads(config.record(run.chosen()))
+    instead = f"score it with `lazygnn evaluate {path} --graph`"
+    opened = open_run(path, device, root, verify=verify, instead=instead)
+    model, graph = opened.restore(opened.graph)
+    report = make_report(infer(model, graph), replace(opened.graph, task=graph.task))
+    run = opened.run
+    settings = json.loads(opened.config.record(run.chosen()))
     return Entry(path.name or str(path), settings, run.log.read(), run.result(), report)
 
 

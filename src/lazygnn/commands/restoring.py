@@ -1,6 +1,6 @@
 """Restores the graph and the model of an earlier run."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -11,11 +11,13 @@ from lazygnn.data import load_graph
 from lazygnn.data.datasets import EMBEDDED, data_root
 from lazygnn.data.folder_header import HEADER
 from lazygnn.errors import CheckpointError, GraphError
-from lazygnn.graph import Graph
+from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import Place, build_model, place_graph, read_config
 from lazygnn.model import Model
 from lazygnn.models import Standardized
+from lazygnn.ops import choose_device
 from lazygnn.run.folder import HISTORIES, Run
+from lazygnn.run.inputs import ANOTHER, check_same_graph
 
 
 def with_absolute_paths(config: Config) -> Config:
@@ -42,6 +44,51 @@ def reload_graph(config: Config, root: str | None) -> Graph:
         )
     # the embedded graph and the raw files of public data sets are loaded by name
     return load_graph(found if found is not None and _is_graph(found) else config.dataset, folder)
+
+
+@dataclass(frozen=True)
+class OpenedRun:
+    """A run that is opened for inference.
+
+    Attributes:
+        run: The run.
+        config: The configuration of training.
+        weights: The best weights.
+        graph: The graph of training, as it was loaded.
+        device: The compute device.
+    """
+
+    run: Run
+    config: Config
+    weights: dict[str, Tensor]
+    graph: Graph
+    device: torch.device
+
+    def restore(self, graph: Graph) -> tuple[Model, Graph]:
+        """Returns the model with its weights, and a graph as the model takes it; see `restore_model`."""
+        return restore_model(self.run, self.weights, graph, self.device)
+
+
+def open_run(
+    path: Path, device: str, root: str | None, *, verify: bool, own: bool = True, instead: str = ANOTHER
+) -> OpenedRun:
+    """Opens a run for inference; refuses a graph with other content than that of training.
+
+    Args:
+        path: The run folder.
+        device: `auto`, `cpu` or `cuda`.
+        root: Another folder of data files.
+        verify: Whether files of the run, or its graph, that have changed since they were written are refused.
+        own: Whether it is the graph to predict on; beside another one, its content may have changed.
+        instead: How to use another graph on purpose.
+    """
+    run = Run.open(path, verify=verify)
+    config, weights, chosen = run.config(read_config), run.load_weights(), choose_device(device)
+    with without_warnings():
+        graph = reload_graph(config, root)
+    if own:
+        check_same_graph(run, graph, instead)
+    return OpenedRun(run, config, weights, graph, chosen)
 
 
 def restore_model(

@@ -16,6 +16,8 @@ from lazygnn.run.folder import Run
 
 logger = logging.getLogger(__name__)
 
+# how most commands use another graph on purpose
+ANOTHER = "give another graph with `--graph`"
 # an array with more bytes is read in this many pieces, evenly spread
 _MOST_BYTES, _PIECES, _PIECE = 2**30, 1024, 2**20
 
@@ -46,7 +48,7 @@ def check_inputs(run: Run, graph: Graph, device: torch.device) -> None:
         )
 
 
-def check_same_graph(run: Run, graph: Graph, instead: str = "give another graph with `--graph`") -> None:
+def check_same_graph(run: Run, graph: Graph, instead: str = ANOTHER) -> None:
     """Refuses a graph with other content than that of training, unless the run is not verified.
 
     Args:
