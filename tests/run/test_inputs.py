@@ -17,8 +17,8 @@ from lazygnn.run.inputs import (
     check_same_graph,
     check_same_shards,
     check_shards,
+    describe_graph,
     fingerprint,
-    fingerprints,
 )
 
 CPU = torch.device("cpu")
@@ -78,10 +78,10 @@ def test_another_number_of_threads_is_a_warning(
 def test_other_shards_are_refused(block_graph: Graph, run: Run) -> None:
     # a run of one process, or of an earlier version, has no record of them
     check_same_shards(run, "a")
-    run.save_inputs({**fingerprints(block_graph)})
+    run.save_inputs({**describe_graph(block_graph)})
     check_shards(run, "a")
     check_shards(run, "a")
-    assert run.inputs() == {**fingerprints(block_graph), "shards": "a"}
+    assert run.inputs() == {**describe_graph(block_graph), "shards": "a"}
     check_same_graph(run, block_graph)
     for check in (check_shards, check_same_shards):
         with pytest.raises(CheckpointError, match=r"the graph has other content than when run `.*run` was started"):
