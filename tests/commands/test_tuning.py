@@ -113,6 +113,24 @@ def test_the_time_ends_a_search_before_a_trial_starts(misleading: Path, tmp_path
     assert commands.resume_tuning(tmp_path / "tune", trials=1)["complete"] == 1
 
 
+def test_values_that_do_not_go_together_are_a_failed_trial(misleading: Path, tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text('halo = ["none"]\nnum_parts = [1, 4]\n')
+    lines: list[str] = []
+    values = {"epochs": 1, "hidden_channels": 4, "partition": "random"}
+    found = commands.tune(
+        "lazygnn", misleading.name, values | {"num_parts": 4}, space="space.toml", trials=1, device="cpu"
+    )
+    assert (found["complete"], found["options"]["halo"]) == (1, "none")
+    del values["partition"]
+    found = commands.tune(
+        "lazygnn", misleading.name, values, space="space.toml", trials=8, device="cpu", tell=lines.append
+    )
+    assert found["options"]["num_parts"] == 4
+    assert found["failed"] >= 1
+    # the first trial has the default
+    assert lines[0].startswith("trial 0: failed; halo=none, num_parts=1; `halo` is none, but `num_parts` is 1")
+
+
 def test_the_folder_holds_a_file_of_options_and_the_result(misleading: Path) -> None:
     found = commands.tune("mlp", misleading.name, {"epochs": 2}, space="options", trials=1, device="cpu", pruner="none")
     folder = Path("runs/noise-mlp-tune")

@@ -107,6 +107,13 @@ def test_values_that_an_option_does_not_take_are_refused(
         find_space(str(tmp_path / "space.toml"), "lazygnn", {}, default)
 
 
+def test_values_that_need_another_option_can_be_searched(tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text('halo = ["frozen", "none"]\npartition = ["random", "contiguous"]\n')
+    for fixed in ({"num_parts": 4}, {}):
+        space = find_space(str(tmp_path / "space.toml"), "lazygnn", fixed, resolve("lazygnn", "cora", fixed))
+        assert space == {"halo": Choices(("frozen", "none")), "partition": Choices(("random", "contiguous"))}
+
+
 def test_an_unknown_space_is_refused(default: Config) -> None:
     with pytest.raises(ConfigError, match=r"`space` is `papr`; choose options, paper or a file that ends in .toml"):
         find_space("papr", "lazygnn", {}, default)

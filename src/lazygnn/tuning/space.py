@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from lazygnn.config import Config, TrainerOptions, read_toml
+from lazygnn.config import Config, Options, TrainerOptions, read_toml, split_options
 from lazygnn.errors import ConfigError
-from lazygnn.methods import find_method, methods_with, resolve
+from lazygnn.methods import find_method, methods_with
 from lazygnn.tunable import Choices, Range
 
 Space = dict[str, Range | Choices]
@@ -47,7 +47,7 @@ def find_space(name: str, method: str, fixed: Mapping[str, Any], default: Config
     space = {option: values for option, values in space.items() if option not in fixed}
     if not space:
         raise ConfigError(f"nothing is left to search for `{method}`: set fewer options, or choose another `--space`")
-    _check(space, method, default)
+    _check(space, method)
     return space
 
 
@@ -120,7 +120,8 @@ def _whole(values: Range) -> bool:
     return all(isinstance(end, int) for end in (values.low, values.high))
 
 
-def _check(space: Space, method: str, default: Config) -> None:
+def _check(space: Space, method: str) -> None:
+    groups: dict[str, type[Options]] = {"trainer": TrainerOptions, "model": find_method(method).options}
     for name, values in space.items():
         owners = methods_with(name)
         if owners and method not in owners:
@@ -132,6 +133,6 @@ def _check(space: Space, method: str, default: Config) -> None:
             raise ConfigError(f"the range of `{name}` is {values.low} to {values.high}; give a `low` below `high`")
         if isinstance(values, Range) and values.log and values.low <= 0:
             raise ConfigError(f"the range of `{name}` starts at {values.low}; with `log`, give a `low` above 0")
-        # refuses values that the option does not take
+        # each by itself: whether a value has an effect depends on the others of its trial
         for value in values.values if isinstance(values, Choices) else (values.low, values.high):
-            resolve(method, default.dataset, {name: "none" if value is None else value})
+            split_options({name: "none" if value is None else value}, groups)
