@@ -96,6 +96,10 @@ def test_a_file_of_another_form_is_refused(content: dict[str, Any], message: str
             r"the range of `lr` starts at 0.0; with `log`, give a `low`",
         ),
         ("alpha = [0.1, 2.0]", r"option `alpha` is 2.0: input should be less than or equal to 1"),
+        (
+            'metric = ["accuracy", "macro-f1"]',
+            r"`metric` cannot be searched: trials are compared by its scores; give one with `--set`, such as",
+        ),
         ("alhpa = [0.1]", r"unknown option `alhpa`; did you mean `alpha`\?"),
     ],
 )
@@ -112,6 +116,12 @@ def test_values_that_need_another_option_can_be_searched(tmp_path: Path) -> None
     for fixed in ({"num_parts": 4}, {}):
         space = find_space(str(tmp_path / "space.toml"), "lazygnn", fixed, resolve("lazygnn", "cora", fixed))
         assert space == {"halo": Choices(("frozen", "none")), "partition": Choices(("random", "contiguous"))}
+
+
+def test_a_metric_that_the_user_sets_stays(tmp_path: Path, default: Config) -> None:
+    (tmp_path / "space.toml").write_text('metric = ["accuracy", "macro-f1"]\nalpha = [0.1, 0.2]\n')
+    space = find_space(str(tmp_path / "space.toml"), "lazygnn", {"metric": "accuracy"}, default)
+    assert space == {"alpha": Choices((0.1, 0.2))}
 
 
 def test_an_unknown_space_is_refused(default: Config) -> None:

@@ -123,6 +123,11 @@ def _whole(values: Range) -> bool:
 def _check(space: Space, method: str) -> None:
     groups: dict[str, type[Options]] = {"trainer": TrainerOptions, "model": find_method(method).options}
     for name, values in space.items():
+        if name == "metric":
+            raise ConfigError(
+                "`metric` cannot be searched: trials are compared by its scores; give one with `--set`, such as "
+                "`--set metric=macro-f1`"
+            )
         owners = methods_with(name)
         if owners and method not in owners:
             raise ConfigError(
