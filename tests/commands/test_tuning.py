@@ -143,12 +143,14 @@ def test_the_folder_holds_a_file_of_options_and_the_result(misleading: Path) -> 
 
 
 def test_what_cannot_be_searched_is_refused(misleading: Path, tmp_path: Path) -> None:
+    (tmp_path / "step.toml").write_text("lr = { low = 0.01, high = 0.1, step = 0.01, log = true }\n")
     for values, message in (
         ({"trials": 0}, r"`trials` is 0; give at least 1"),
         ({"jobs": 0}, r"`jobs` is 0; give at least 1"),
         ({"timeout": 0.0}, r"`timeout` is 0.0; give a number of seconds above 0"),
         ({"pruner": "best"}, r"`pruner` is `best`; choose one of"),
         ({"space": "best"}, r"`space` is `best`; choose options, paper or a file"),
+        ({"space": "step.toml"}, r"the range of `lr` has `log` and a `step` of 0.01; omit one of them"),
         ({"values": {"metric": "r2"}}, r"metric `r2` does not fit a single-label task"),
     ):
         with pytest.raises(ConfigError, match=message):

@@ -26,6 +26,9 @@ PAPER: Space = {
     "alpha": Choices((0.01, 0.1, 0.2, 0.5, 0.8)),
 }
 
+# more numbers are not told apart in float64
+_MOST_STEPS = 2**53
+
 
 def find_space(name: str, method: str, fixed: Mapping[str, Any], default: Config) -> Space:
     """Returns the values to try.
@@ -134,10 +137,33 @@ def _check(space: Space, method: str) -> None:
                 f"method `{method}` has no option `{name}` of this space; choose another `--space`, or a method that "
                 f"has it: {', '.join(owners)}"
             )
-        if isinstance(values, Range) and not (values.low <= values.high and math.isfinite(values.high - values.low)):
-            raise ConfigError(f"the range of `{name}` is {values.low} to {values.high}; give a `low` below `high`")
-        if isinstance(values, Range) and values.log and values.low <= 0:
-            raise ConfigError(f"the range of `{name}` starts at {values.low}; with `log`, give a `low` above 0")
+        if isinstance(values, Range):
+            _check_range(name, values)
         # each by itself: whether a value has an effect depends on the others of its trial
         for value in values.values if isinstance(values, Choices) else (values.low, values.high):
             split_options({name: "none" if value is None else value}, groups)
+
+
+def _check_range(name: str, values: Range) -> None:
+    """Refuses what numbers cannot be drawn from, whatever the option takes."""
+    for end in ("low", "high"):
+        if not _is_number(getattr(values, end)):
+            raise ConfigError(f"`{end}` in the range of `{name}` is {getattr(values, end)!r}; give a number")
+    if not isinstance(values.log, bool):
+        raise ConfigError(f"`log` in the range of `{name}` is {values.log!r}; give true or false")
+    if not (values.low <= values.high and math.isfinite(values.high - values.low)):
+        raise ConfigError(f"the range of `{name}` is {values.low} to {values.high}; give a `low` below `high`")
+    if values.log and values.low <= 0:
+        raise ConfigError(f"the range of `{name}` starts at {values.low}; with `log`, give a `low` above 0")
+    if values.step is None:
+        return
+    if not (_is_number(values.step) and math.isfinite(values.step) and values.step > 0):
+        raise ConfigError(f"`step` in the range of `{name}` is {values.step!r}; give a number above 0, or omit it")
+    if values.log:
+        raise ConfigError(f"the range of `{name}` has `log` and a `step` of {values.step}; omit one of them")
+    if (values.high - values.low) / values.step > _MOST_STEPS:
+        raise ConfigError(f"`step` in the range of `{name}` is {values.step}, too small for it; give a larger one")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
