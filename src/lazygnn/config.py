@@ -219,7 +219,7 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
             raise ConfigError(f"option `{name}` has {value.bit_length()} bits; give an integer of at most 63")
         field = model.model_fields.get(name)
         # it would count as 0 or 1
-        if isinstance(value, bool) and field is not None and not _mentions(field.annotation, bool):
+        if isinstance(value, bool) and field is not None and not mentions(field.annotation, bool):
             raise ConfigError(f"option `{name}` is {_shown(value)}: give {allowed(field)}")
     try:
         return model(**values)
@@ -231,10 +231,6 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
         raise ConfigError(
             f"option `{name or model.__name__}` is {_shown(first['input'])}: {', or '.join(messages)}"
         ) from None
-
-
-def _mentions(kind: Any, wanted: type) -> bool:
-    return kind is wanted or any(_mentions(part, wanted) for part in get_args(kind))
 
 
 def _message(kind: str, text: str) -> str:
@@ -249,6 +245,11 @@ def _name(location: Sequence[str | int]) -> str:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
+
+
+def mentions(kind: Any, wanted: type) -> bool:
+    """Returns whether a type, or one that it is made of, is `wanted`."""
+    return kind is wanted or any(mentions(part, wanted) for part in get_args(kind))
 
 
 def allowed(field: FieldInfo) -> str:

@@ -75,6 +75,27 @@ def test_a_file_has_lists_and_ranges(tmp_path: Path, default: Config) -> None:
 
 
 @pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("beta = { low = 0, high = 1 }", Range(0.0, 1.0)),
+        ("beta = { low = 0, high = 1, step = 0.25 }", Range(0.0, 1.0, step=0.25)),
+        ("clip_norm = { low = 1, high = 100, log = true }", Range(1.0, 100.0, log=True)),
+        ("num_layers = { low = 1.0, high = 3.0 }", Range(1, 3)),
+        ("patience = { low = 10, high = 30, step = 10.0 }", Range(10, 30, step=10)),
+    ],
+)
+def test_a_range_has_numbers_of_the_type_that_its_option_takes(
+    tmp_path: Path, default: Config, content: str, expected: Range
+) -> None:
+    (tmp_path / "space.toml").write_text(content)
+    (found,) = find_space(str(tmp_path / "space.toml"), "lazygnn", {}, default).values()
+    assert isinstance(found, Range)
+    for name, value in vars(expected).items():
+        assert getattr(found, name) == value
+        assert type(getattr(found, name)) is type(value)
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ({"lr": 0.1}, r"`file` has 0.1 for `lr`; give a list of values, or a table such as `{ low = 0.001, high"),
@@ -114,6 +135,15 @@ def test_a_file_of_another_form_is_refused(content: dict[str, Any], message: str
         ("lr = { low = 0.1, high = 0.2, steps = 2 }", r"space.toml` has {.*} for `lr`; give a list of values, or a"),
         ("lr = { low = 0.1 }", r"space.toml` has {'low': 0.1} for `lr`; give a list of values, or a table such as"),
         ("alpha = { low = 0.5, high = 2.0 }", r"option `alpha` is 2.0: input should be less than or equal to 1"),
+        (
+            "num_layers = { low = 1, high = 3, step = 0.5 }",
+            r"`step` in the range of `num_layers` is 0.5; give a whole number",
+        ),
+        ("num_layers = { low = 1.5, high = 3 }", r"option `num_layers` is 1.5: input should be a valid integer"),
+        (
+            "keep_batches = { low = 0, high = 1 }",
+            r"option `keep_batches` takes no range of numbers; give a list of true or false",
+        ),
         ("alpha = [0.1, 2.0]", r"option `alpha` is 2.0: input should be less than or equal to 1"),
         (
             'metric = ["accuracy", "macro-f1"]',

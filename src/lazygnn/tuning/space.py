@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
-from lazygnn.config import Config, Options, TrainerOptions, read_toml, split_options
+from lazygnn.config import Config, Options, TrainerOptions, allowed, mentions, read_toml, split_options
 from lazygnn.errors import ConfigError
 from lazygnn.methods import find_method, methods_with
 from lazygnn.tunable import Choices, Range
@@ -51,7 +51,11 @@ def find_space(name: str, method: str, fixed: Mapping[str, Any], default: Config
     if not space:
         raise ConfigError(f"nothing is left to search for `{method}`: set fewer options, or choose another `--space`")
     _check(space, method)
-    return space
+    fields = {**TrainerOptions.model_fields, **find_method(method).options.model_fields}
+    return {
+        option: _as_taken(option, values, fields[option]) if isinstance(values, Range) else values
+        for option, values in space.items()
+    }
 
 
 def options_space(method: str, default: Config) -> Space:
@@ -163,6 +167,22 @@ def _check_range(name: str, values: Range) -> None:
         raise ConfigError(f"the range of `{name}` has `log` and a `step` of {values.step}; omit one of them")
     if (values.high - values.low) / values.step > _MOST_STEPS:
         raise ConfigError(f"`step` in the range of `{name}` is {values.step}, too small for it; give a larger one")
+
+
+def _as_taken(name: str, values: Range, field: FieldInfo) -> Range:
+    """Returns a range whose numbers have the type that the option takes, whatever the bounds are written as."""
+    takes_whole, takes_others = (mentions(field.annotation, kind) for kind in (int, float))
+    if takes_others:
+        whole = takes_whole and _whole(values) and (values.step is None or isinstance(values.step, int))
+    elif not takes_whole:
+        raise ConfigError(f"option `{name}` takes no range of numbers; give a list of {allowed(field)}")
+    else:
+        whole = True
+        if values.step is not None and values.step != int(values.step):
+            raise ConfigError(f"`step` in the range of `{name}` is {values.step}; give a whole number")
+    number: type[int | float] = int if whole else float
+    step = None if values.step is None else number(values.step)
+    return replace(values, low=number(values.low), high=number(values.high), step=step)
 
 
 def _is_number(value: object) -> bool:
