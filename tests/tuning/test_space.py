@@ -96,6 +96,33 @@ def test_a_range_has_numbers_of_the_type_that_its_option_takes(
 
 
 @pytest.mark.parametrize(
+    ("values", "given", "expected"),
+    [
+        (Range(8, 20, step=8), 64, 16),
+        (Range(8, 20, step=8), 17, 16),
+        (Range(8, 20, step=8), 1, 8),
+        (Range(0.1, 1.0, step=0.1), 2.0, 1.0),
+        (Range(0.0, 0.83, step=0.05), 0.83, 0.8),
+        (Range(0.0, 0.8, step=0.05), 0.42, 0.4),
+        (Range(1, 4), 9, 4),
+        (Range(0.0, 0.5), 0.7, 0.5),
+    ],
+)
+def test_the_nearest_number_is_one_of_the_range(values: Range, given: float, expected: float) -> None:
+    name = "hidden_channels" if isinstance(expected, int) else "clip_norm"
+    found = nearest_values({name: values}, resolve("lazygnn", "cora", {name: given}))
+    assert found == {name: pytest.approx(expected, rel=1e-12)}
+
+
+def test_a_range_ends_with_its_last_step(tmp_path: Path, default: Config) -> None:
+    (tmp_path / "space.toml").write_text(
+        "hidden_channels = { low = 8, high = 20, step = 8 }\ndropout = { low = 0.0, high = 0.83, step = 0.05 }\n"
+    )
+    space = find_space(str(tmp_path / "space.toml"), "lazygnn", {}, default)
+    assert space == {"hidden_channels": Range(8, 16, step=8), "dropout": Range(0.0, 0.8, step=0.05)}
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         ({"lr": 0.1}, r"`file` has 0.1 for `lr`; give a list of values, or a table such as `{ low = 0.001, high"),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, get_args
 
@@ -108,7 +109,7 @@ def nearest_values(space: Space, config: Config) -> dict[str, Any]:
                 found[name] = value
         elif isinstance(value, int | float):
             step = values.step or (1 if _whole(values) else 0)
-            near = min(max(value, values.low), values.high)
+            near = min(max(value, values.low), _highest(values))
             found[name] = values.low + step * round((near - values.low) / step) if step else near
             found[name] = int(found[name]) if _whole(values) else found[name]
     return found
@@ -182,7 +183,18 @@ def _as_taken(name: str, values: Range, field: FieldInfo) -> Range:
             raise ConfigError(f"`step` in the range of `{name}` is {values.step}; give a whole number")
     number: type[int | float] = int if whole else float
     step = None if values.step is None else number(values.step)
-    return replace(values, low=number(values.low), high=number(values.high), step=step)
+    typed = replace(values, low=number(values.low), high=number(values.high), step=step)
+    # Optuna warns of a bound that no step reaches
+    return replace(typed, high=_highest(typed))
+
+
+def _highest(values: Range) -> float:
+    """Returns the largest number that the steps of a range reach."""
+    if values.step is None:
+        return values.high
+    # in decimals, in which 0.8 is a multiple of 0.05
+    low, high, step = (Decimal(str(number)) for number in (values.low, values.high, values.step))
+    return type(values.high)(low + (high - low) // step * step)
 
 
 def _is_number(value: object) -> bool:
