@@ -6,7 +6,7 @@ import pytest
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.tunable import Choices, Range
 from lazygnn.tuning.space import Space
-from lazygnn.tuning.study import JOURNAL, Study, check_pruner, load_optuna
+from lazygnn.tuning.study import JOURNAL, Study, Tried, check_pruner, load_optuna
 
 pytest.importorskip("optuna")
 SPACE: Space = {"lr": Range(1e-4, 0.1, log=True), "depth": Range(1, 4), "norm": Choices(("batch", "none"))}
@@ -65,6 +65,38 @@ def test_a_search_that_was_killed_takes_up_its_running_trial(tmp_path: Path) -> 
     assert [(trial.number, trial.score) for trial in again.tried()] == [(0, 0.5), (1, 0.6)]
     straight.tell(expected.number, 0.6, "complete")
     assert again.ask() == straight.ask()
+
+
+def finish(study: Study, num_trials: int) -> list[Tried]:
+    """Runs the trials of a study that are left, with scores that follow from their values, and returns all."""
+    study.begin_with({"depth": 3})
+    again = study.interrupted()
+    while len(study.tried()) < num_trials:
+        asked = again.pop() if again else study.ask()
+        study.tell(asked.number, asked.values["lr"] * asked.values["depth"], "complete")
+    return study.tried()
+
+
+def test_a_search_that_is_killed_after_any_line_draws_the_same_values(tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    # the last trial is drawn by the scores of the ten others
+    expected = finish(open_study(tmp_path / "whole"), 11)
+    lines = (tmp_path / "whole" / JOURNAL).read_bytes().splitlines(keepends=True)
+    # in the first two trials, and in the last two
+    for count in [*range(12), *range(len(lines) - 10, len(lines))]:
+        killed = tmp_path / f"killed-{count}"
+        killed.mkdir()
+        (killed / JOURNAL).write_bytes(b"".join(lines[:count]))
+        assert finish(open_study(killed), 11) == expected, count
+
+
+def test_the_second_trial_does_not_repeat_the_first(tmp_path: Path) -> None:
+    study = open_study(tmp_path)
+    # no value is given, so that all of both trials are drawn
+    study.begin_with({})
+    first, second = study.ask(), study.ask()
+    assert (first.number, second.number) == (0, 1)
+    assert first.values["lr"] != second.values["lr"]
 
 
 @pytest.mark.parametrize("pruner", ["median", "hyperband"])

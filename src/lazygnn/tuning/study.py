@@ -1,8 +1,7 @@
 """The trials of a search in a journal file, by Optuna; a search that was killed continues with the same trials."""
 
-from collections.abc import Callable
+import hashlib
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
@@ -76,15 +75,14 @@ class Study:
         """Takes up the trials that were running when the search was killed, with their values."""
         running = self.study.get_trials(deepcopy=False, states=(self.optuna.trial.TrialState.RUNNING,))
         return [
-            # the number of a trial is its own, so that none is counted twice
-            self._take(trial.number, partial(self.optuna.trial.Trial, self.study, trial._trial_id))
+            self._take(self.optuna.trial.Trial(self.study, trial._trial_id))
             for trial in running
             if trial.number not in self._running
         ]
 
     def ask(self) -> Asked:
         """Starts a new trial."""
-        return self._take(len(self.study.get_trials(deepcopy=False)), self.study.ask)
+        return self._take(self.study.ask())
 
     def report(self, number: int, step: int, score: float) -> bool:
         """Records a score within a trial and returns whether the trial is to end here."""
@@ -130,12 +128,16 @@ class Study:
         ]
         return max(complete, key=lambda item: (item[0], -item[1].number))[1] if complete else None
 
-    def _take(self, number: int, make: Callable[[], Any]) -> Asked:
-        # the values of a trial are the same after a restart as without one
-        self.study.sampler = self.optuna.samplers.TPESampler(seed=(self.seed * 1_000_003 + number) % 2**32)
-        trial = make()
+    def _take(self, trial: Any) -> Asked:
         self._running[trial.number] = trial
-        return Asked(trial.number, {name: _suggest(trial, name, values) for name, values in self.space.items()})
+        return Asked(trial.number, {name: self._draw(trial, name) for name in self.space})
+
+    def _draw(self, trial: Any, name: str) -> Any:
+        """Draws a value, or returns the one that the trial has already."""
+        # a value is the same after a restart as without one, whatever was drawn before it
+        digest = hashlib.blake2b(f"{self.seed} {trial.number} {name}".encode(), digest_size=4).digest()
+        self.study.sampler = self.optuna.samplers.TPESampler(seed=int.from_bytes(digest, "little"))
+        return _suggest(trial, name, self.space[name])
 
 
 def load_optuna() -> ModuleType:
