@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lazygnn import commands
@@ -37,6 +38,16 @@ def test_tune_writes_options_that_train_takes(lazygnn: Command, dataset: Path) -
     )
     assert_one_line(lazygnn("tune", "mlp", "--resume", "search"), "`--resume` uses the settings of the search; it can")
     assert_one_line(lazygnn("tune", "mlp", dataset, "--lr", 0.1), "`--lr` is not a flag; use `--set lr=0.1`")
+
+
+def test_tune_goes_on_with_another_graph_only_if_told(lazygnn: Command, dataset: Path) -> None:
+    pytest.importorskip("optuna")
+    lazygnn("tune", "mlp", dataset, *QUICK, "--trials", 1, "--out", "search")
+    arrays = dict(np.load(dataset))
+    np.savez(dataset, **arrays | {"x": arrays["x"] + 1})
+    resume = ("tune", "--resume", "search", "--trials", 2)
+    assert_one_line(lazygnn(*resume), "has other content than when search `search` was started")
+    assert lazygnn(*resume, "--no-verify").result["complete"] == 2
 
 
 def test_reports_are_shown_beside_the_json_line_and_written_as_a_page(

@@ -131,6 +131,27 @@ def test_values_that_do_not_go_together_are_a_failed_trial(misleading: Path, tmp
     assert lines[0].startswith("trial 0: failed; halo=none, num_parts=1; `halo` is none, but `num_parts` is 1")
 
 
+def test_a_search_does_not_go_on_with_another_graph(misleading: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "tune"
+    commands.tune("mlp", misleading.name, {"epochs": 1}, out=folder, trials=1, device="cpu")
+    arrays = dict(np.load(misleading))
+    np.savez(misleading, **arrays | {"y": (arrays["y"] + 1) % 3})
+    before = (folder / JOURNAL).read_bytes()
+    message = (
+        r"graph `noise` has other content than when search `.*tune` was started; restore it, start a new search with "
+        r"another `--out`, or take it as it is with `--no-verify`$"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        commands.resume_tuning(folder, trials=2)
+    assert (folder / JOURNAL).read_bytes() == before
+    assert commands.resume_tuning(folder, trials=2, verify=False)["complete"] == 2
+    # an earlier version kept no record of the graph
+    content = json.loads((folder / STUDY).read_text())
+    del content["graph"]
+    (folder / STUDY).write_text(json.dumps(content))
+    assert commands.resume_tuning(folder, trials=3)["complete"] == 3
+
+
 def test_the_folder_holds_a_file_of_options_and_the_result(misleading: Path) -> None:
     found = commands.tune("mlp", misleading.name, {"epochs": 2}, space="options", trials=1, device="cpu", pruner="none")
     folder = Path("runs/noise-mlp-tune")

@@ -43,9 +43,9 @@ def tune(
         if set_ or any(given is not None for given in (method, dataset, config, out)):
             raise ConfigError(
                 "`--resume` uses the settings of the search; it can only be combined with `--trials`, `--timeout`, "
-                "`--jobs` and `--quiet`"
+                "`--jobs`, `--quiet` and `--no-verify`"
             )
-        found = commands.resume_tuning(resume, trials=trials, **limits)
+        found = commands.resume_tuning(resume, trials=trials, verify=verifies(), **limits)
     elif method is None or dataset is None:
         raise ConfigError(
             "give a method and a data set, such as `lazygnn tune lazygnn wordnet-small`, or `--resume FOLDER`"

@@ -18,6 +18,7 @@ from lazygnn.graph import Graph
 from lazygnn.ops import choose_device
 from lazygnn.run.claim import check_unused, make_folder
 from lazygnn.run.folder import RESULT, read_json
+from lazygnn.run.inputs import fingerprint
 from lazygnn.run.lock import locked
 from lazygnn.run.saving import Interrupted
 from lazygnn.task import ERRORS
@@ -85,6 +86,7 @@ def tune(
         "space": write_space(found),
         "pruner": pruner,
         "trials": trials,
+        "graph": fingerprint(graph),
     }
     with locked(folder):
         _create(folder, content)
@@ -97,6 +99,7 @@ def resume_tuning(
     trials: int | None = None,
     timeout: float | None = None,
     jobs: int = 1,
+    verify: bool = True,
     tell: Tell = lambda _: None,
 ) -> dict[str, Any]:
     """Continues a search; trials that were running when it was killed are run again with the same values.
@@ -106,6 +109,7 @@ def resume_tuning(
         trials: Another number of trials, counted from the start of the search.
         timeout: Seconds after which no new trial starts.
         jobs: The number of processes that train.
+        verify: Whether a graph that has changed since the start is refused.
         tell: Called with a line about every trial that has ended.
     """
     path = as_path(path, "path")
@@ -115,7 +119,10 @@ def resume_tuning(
     subject = Subject(**content["subject"])
     choose_device(subject.device)
     with locked(path):
-        return _search(path, subject, subject.load(), trials=trials, timeout=timeout, jobs=jobs, tell=tell)
+        graph = subject.load()
+        if verify:
+            _check_graph(path, content, graph)
+        return _search(path, subject, graph, trials=trials, timeout=timeout, jobs=jobs, tell=tell)
 
 
 def _search(
@@ -217,6 +224,15 @@ def _read(folder: Path) -> dict[str, Any]:
     if not content.keys() >= {"subject", "space", "pruner", "trials"}:
         raise CheckpointError(f"`{folder / STUDY}` was not written by lazygnn")
     return content
+
+
+def _check_graph(folder: Path, content: Mapping[str, Any], graph: Graph) -> None:
+    # a search of an earlier version has no record of its graph
+    if "graph" in content and content["graph"] != fingerprint(graph):
+        raise CheckpointError(
+            f"graph `{graph.name}` has other content than when search `{folder}` was started; restore it, start a new "
+            "search with another `--out`, or take it as it is with `--no-verify`"
+        )
 
 
 def _check_limits(trials: int, timeout: float | None, jobs: int) -> None:
