@@ -93,7 +93,7 @@ def test_a_graph_that_has_changed_is_refused(tmp_path: Path, place: str) -> None
     trained = train_ranks("lazygnn", str(data), values, out, quiet=True)
     assert trained is not None
     inputs = Run(out).inputs()
-    assert inputs.keys() == {"graph", "names", "shards"}
+    assert inputs.keys() == {"graph", "names", "class_names", "shards"}
     assert inputs["graph"] == fingerprint(load_graph(data))
 
     def evaluate(**options: Any) -> list[float]:
