@@ -36,7 +36,9 @@ def test_tune_writes_options_that_train_takes(lazygnn: Command, dataset: Path) -
     assert_one_line(
         lazygnn("tune", "mlp"), "give a method and a data set, such as `lazygnn tune lazygnn wordnet-small`"
     )
-    assert_one_line(lazygnn("tune", "mlp", "--resume", "search"), "`--resume` uses the settings of the search; it can")
+    for ignored in (("mlp",), ("--seed", 0), ("--space", "paper"), ("--device", "cpu"), ("--set", "lr=0.1")):
+        done = lazygnn("tune", *ignored, "--resume", "search")
+        assert_one_line(done, "`--resume` uses the settings of the search; it can only be combined with `--trials`")
     assert_one_line(lazygnn("tune", "mlp", dataset, "--lr", 0.1), "`--lr` is not a flag; use `--set lr=0.1`")
 
 

@@ -15,8 +15,12 @@ from lazygnn.config import parse_assignments, read_options
 from lazygnn.data.datasets import verifies
 from lazygnn.errors import ConfigError
 
+# what `tune --resume` takes beside the settings of the search
+_WITH_RESUME = {"resume", "trials", "timeout", "jobs", "quiet"}
+
 
 def tune(
+    context: typer.Context,
     method: Annotated[str | None, typer.Argument(help="A method that `lazygnn list` shows.")] = None,
     dataset: Annotated[str | None, typer.Argument(help="A data set's name, or a path.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder; default: runs/<dataset>-<method>-tune.")] = None,
@@ -40,7 +44,7 @@ def tune(
 
     limits: dict[str, Any] = {"timeout": timeout, "jobs": jobs, "tell": tell}
     if resume is not None:
-        if set_ or any(given is not None for given in (method, dataset, config, out)):
+        if any(_is_given(context, name) for name in context.params if name not in _WITH_RESUME):
             raise ConfigError(
                 "`--resume` uses the settings of the search; it can only be combined with `--trials`, `--timeout`, "
                 "`--jobs`, `--quiet` and `--no-verify`"
@@ -57,6 +61,12 @@ def tune(
         found = commands.tune(method, dataset, values, **searched, **place, **limits)
     say(f"wrote the best options to {found['config']}", quiet=quiet)
     print_result(found)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    """Returns whether a command line has an option, whatever its value."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def compare(
