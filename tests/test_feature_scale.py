@@ -44,7 +44,25 @@ FEATURES: dict[str, tuple[Tensor, bool]] = {
     "zeros and ones": ((random_rows(N, 6, 4) > 0).double(), False),
     "shares": (torch.softmax(4 * random_rows(N, 6, 6), dim=1) * 1000, False),
     "counts of words": (200.0 * (random_rows(N, 6, 7) > 1) * random_rows(N, 6, 8).abs(), False),
-    "constants": (torch.full((N, 3), 1e6), False),
+    "a word that most texts have": (
+        torch.cat(
+            ((200 * random_rows(N, 19, 7)).relu().floor() * (random_rows(N, 19, 8) > 0), torch.ones(N, 1) * 3), 1
+        ),
+        False,
+    ),
+    "age beside gains that few persons have": (
+        torch.stack(
+            (40 + 9 * random_rows(N, 1, 1)[:, 0].clamp(-4, 4), *(5e4 * (random_rows(N, 2, 9) - 1).relu().T)), 1
+        ),
+        True,
+    ),
+    "a large constant": (torch.cat((random_rows(N, 3, 2), torch.full((N, 1), 20240131.0)), 1), True),
+    "a large constant alone": (torch.full((N, 3), 1e6), True),
+    "a large constant beside one-hot columns": (
+        torch.cat((torch.eye(3)[torch.arange(N) % 3], torch.full((N, 1), 2024.0)), 1),
+        True,
+    ),
+    "constants": (torch.full((N, 3), 7.0), False),
     "no rows": (torch.zeros(0, 3), False),
 }
 
@@ -81,6 +99,14 @@ def test_numbers_get_mean_zero_and_deviation_one_and_others_stay(monkeypatch: py
     read = FeatureScale.read(scale.record(), "features.json")
     assert torch.equal(read.center, scale.center)
     assert torch.equal(read.scale, scale.scale)
+
+
+def test_a_large_constant_becomes_one() -> None:
+    x = torch.cat((table(), torch.tensor([[20240131.0, -500.0]]).expand(N, 2)), 1)
+    graph = graph_of(x)
+    scaled = cast(Tensor, FeatureScale.fit(cast(Tensor, graph.x)).apply(graph).x)
+    assert scaled[:, 3].unique().tolist() == [7]
+    torch.testing.assert_close(scaled[:, 5:], torch.tensor([[1.0, -1.0]]).expand(N, 2))
 
 
 def test_auto_leaves_tables_normalized_rows_and_huge_features_alone(

@@ -29,6 +29,8 @@ _MOST_ROWS = 100_000
 _BLOCK_ROWS = 65_536
 # rows of which each sums to the same, as those of shares do
 _SAME_SUM = 1e-3
+# share of the columns of words that are zero in most rows; a few words are in most texts
+_RARE_WORDS = 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +38,9 @@ class FeatureScale:
     """What is subtracted from every feature and what it is divided by.
 
     Attributes:
-        center: Mean of every column, [D]; 0 for a column that stays as it is.
-        scale: Standard deviation of every column, [D]; 1 for a column that stays as it is.
+        center: Mean of every column, [D]; 0 for a column that stays as it is, and for one of a large constant.
+        scale: Standard deviation of every column, [D]; 1 for a column that stays as it is, and the size of a large
+            constant.
     """
 
     center: Tensor
@@ -45,11 +48,13 @@ class FeatureScale:
 
     @staticmethod
     def fit(x: Tensor) -> "FeatureScale":
-        """Takes mean and deviation of all rows; columns of zeros and ones, and of one value, stay as they are."""
+        """Takes mean and deviation of all rows; columns of zeros and ones stay as they are.
+
+        So do those of one value, unless it is large: such a column becomes one of ones.
+        """
         found = _Columns.of(x)
-        numbers = ~found.stays
-        center = torch.where(numbers, found.mean, 0.0)
-        return FeatureScale(center, torch.where(numbers, found.deviation, 1.0))
+        scale = torch.where(found.large, found.size, torch.where(found.numbers, found.deviation, 1.0))
+        return FeatureScale(torch.where(found.numbers, found.mean, 0.0), scale)
 
     @property
     def num_scaled(self) -> int:
@@ -118,7 +123,7 @@ def choose_scale(graph: Graph, choice: Choice, *, normalized: bool = False) -> F
 
 
 def are_badly_scaled(x: Tensor | Csr) -> bool:
-    """Returns whether columns of numbers have very different scales, or very large ones.
+    """Returns whether columns of numbers have very different scales, or a column is large, constant or not.
 
     Sparse features, zeros and ones, counts of words and rows of shares are left as they are, whatever their scales.
     """
@@ -126,7 +131,9 @@ def are_badly_scaled(x: Tensor | Csr) -> bool:
         return False
     seen = x[:: -(-len(x) // _MOST_ROWS)]
     found = _Columns.of(seen)
-    numbers = ~found.stays
+    numbers = found.numbers
+    if bool(found.large.any()):
+        return True
     if not bool(numbers.any()) or (found.smallest >= 0 and (_are_words(seen, numbers) or _are_shares(seen))):
         return False
     smallest, largest = found.size[numbers].aminmax()
@@ -138,7 +145,8 @@ class _Columns:
     mean: Tensor  # [D]
     deviation: Tensor  # [D]
     size: Tensor  # [D], root mean square
-    stays: Tensor  # [D] bool, whether all values are 0 or 1, or all the same
+    numbers: Tensor  # [D] bool, whether there are other values than 0 and 1, and not all the same
+    large: Tensor  # [D] bool, whether all values are the same and saturate the first layer
     smallest: float
 
     @staticmethod
@@ -150,7 +158,8 @@ class _Columns:
         deviation = variance.sqrt()
         # equal numbers can deviate from their mean by rounding
         constant = deviation <= 1e-6 * size
-        return _Columns(mean.cpu(), deviation.cpu(), size.cpu(), ((others == 0) | constant).cpu(), float(x.min()))
+        numbers, large = (others != 0) & ~constant, constant & (size > _TOO_LARGE)
+        return _Columns(mean.cpu(), deviation.cpu(), size.cpu(), numbers.cpu(), large.cpu(), float(x.min()))
 
 
 def _total(x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -159,8 +168,9 @@ def _total(x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _are_words(x: Tensor, numbers: Tensor) -> bool:
-    """Returns whether most numbers are zero, as counts of words are."""
-    return float((x[:, numbers.to(x.device)] == 0).float().mean()) > 0.5
+    """Returns whether most numbers are zero in nearly every column, as counts of words are."""
+    zeros = (x[:, numbers.to(x.device)] == 0).float().mean(dim=0)
+    return float((zeros > 0.5).float().mean()) >= _RARE_WORDS
 
 
 def _are_shares(x: Tensor) -> bool:
