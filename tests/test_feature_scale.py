@@ -43,7 +43,7 @@ FEATURES: dict[str, tuple[Tensor, bool]] = {
     "unequal components": (random_rows(N, 8, 3) * 2.0 ** torch.arange(-2, 6), False),
     "zeros and ones": ((random_rows(N, 6, 4) > 0).double(), False),
     "shares": (torch.softmax(4 * random_rows(N, 6, 6), dim=1) * 1000, False),
-    "counts of words": (200.0 * (random_rows(N, 6, 7) > 1) * random_rows(N, 6, 8).abs(), False),
+    "counts of words": (200.0 * (random_rows(N, 16, 7) > 1) * random_rows(N, 16, 8).abs(), False),
     "a word that most texts have": (
         torch.cat(
             ((200 * random_rows(N, 19, 7)).relu().floor() * (random_rows(N, 19, 8) > 0), torch.ones(N, 1) * 3), 1
@@ -54,6 +54,10 @@ FEATURES: dict[str, tuple[Tensor, bool]] = {
         torch.stack(
             (40 + 9 * random_rows(N, 1, 1)[:, 0].clamp(-4, 4), *(5e4 * (random_rows(N, 2, 9) - 1).relu().T)), 1
         ),
+        True,
+    ),
+    "a gain that few persons have, beside flags": (
+        torch.cat(((random_rows(N, 12, 4) > 0).float(), 5e4 * (random_rows(N, 1, 9) - 1).relu()), 1),
         True,
     ),
     "a large constant": (torch.cat((random_rows(N, 3, 2), torch.full((N, 1), 20240131.0)), 1), True),

@@ -29,8 +29,8 @@ _MOST_ROWS = 100_000
 _BLOCK_ROWS = 65_536
 # rows of which each sums to the same, as those of shares do
 _SAME_SUM = 1e-3
-# share of the columns of words that are zero in most rows; a few words are in most texts
-_RARE_WORDS = 0.9
+# fewest columns of counts of words, and the share of them that are zero in most rows; a few words are in most texts
+_FEWEST_WORDS, _RARE_WORDS = 10, 0.9
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,9 +168,9 @@ def _total(x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def _are_words(x: Tensor, numbers: Tensor) -> bool:
-    """Returns whether most numbers are zero in nearly every column, as counts of words are."""
+    """Returns whether there are many columns of numbers, and nearly all are mostly zero, as counts of words are."""
     zeros = (x[:, numbers.to(x.device)] == 0).float().mean(dim=0)
-    return float((zeros > 0.5).float().mean()) >= _RARE_WORDS
+    return len(zeros) >= _FEWEST_WORDS and float((zeros > 0.5).float().mean()) >= _RARE_WORDS
 
 
 def _are_shares(x: Tensor) -> bool:
