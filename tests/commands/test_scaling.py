@@ -234,7 +234,8 @@ def test_ranks_choose_what_one_process_chooses(tmp_path: Path, standardize: bool
     train_ranks("mlp", str(tmp_path / "numbers.npz"), values | {"parts_per_step": 2}, tmp_path / "ranks", quiet=True)
     train(resolve("mlp", str(tmp_path / "numbers.npz"), values), tmp_path / "one", quiet=True)
     chosen, alone = (json.loads((tmp_path / name / "chosen.json").read_text()) for name in ("ranks", "one"))
-    assert chosen == alone
+    # one process replays its steps on a GPU, ranks never do
+    assert chosen == alone | {"cuda_graphs": "off"}
     assert ("target_center" in chosen) is standardize
 
 
