@@ -6,9 +6,9 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SerializeAsAny, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PrivateAttr, SerializeAsAny, ValidationError
 from pydantic.fields import FieldInfo
 
 from lazygnn.errors import ConfigError, wrong_type
@@ -111,6 +111,18 @@ class TrainerOptions(Options):
     compile: bool = Field(False, description="compile the MLP with `torch.compile` on a GPU")
 
 
+class Asked(NamedTuple):
+    """What a configuration was made from.
+
+    Attributes:
+        recipe: The data set whose recipe was asked for; `default` is none.
+        values: The options that were set.
+    """
+
+    recipe: str
+    values: dict[str, Any]
+
+
 class Config(Options):
     """Everything that a run depends on; `resolve` and `read_config` in `lazygnn.methods` make one.
 
@@ -131,6 +143,24 @@ class Config(Options):
     root: str | None = None
     trainer: TrainerOptions
     model: SerializeAsAny[InstanceOf[Options]]
+    _asked: Asked | None = PrivateAttr(None)
+
+    def __eq__(self, other: object) -> bool:
+        """Compares what is recorded."""
+        return isinstance(other, Config) and dict(self) == dict(other)
+
+    __hash__ = Options.__hash__
+
+    @property
+    def asked(self) -> Asked | None:
+        """What `resolve` was asked without a graph; `None` if a graph was given. It is not recorded."""
+        return self._asked
+
+    def without_graph(self, asked: Asked) -> Self:
+        """Returns the configuration with a note that it was made without a graph."""
+        noted = self.model_copy()
+        noted._asked = asked
+        return noted
 
     def record(self, chosen: Mapping[str, Any] = {}) -> str:
         """Returns the configuration as JSON; values in `chosen` replace options that were left open."""

@@ -20,7 +20,7 @@ FIT = FitResult(20, 18, {"train": 0.9, "val": 0.7, "test": 0.6}, seconds=3.0, ev
 
 def finish(path: Path, graph: Graph, scores: list[float], *, further: dict[str, Any] | None = None) -> dict[str, Any]:
     """Concludes a run of 20 epochs with these validation scores, after which it has a checkpoint."""
-    config: Config = resolve("mlp", "block", {"epochs": 20, "keep_checkpoint": False})
+    config: Config = resolve("mlp", "block", {"epochs": 20, "keep_checkpoint": False}, graph=graph)
     run = Run.create(path, config)
     (path / CHECKPOINTS).mkdir()
     # what `evaluate --report` writes during the training

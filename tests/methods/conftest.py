@@ -8,7 +8,7 @@ import torch
 
 from lazygnn.config import Config
 from lazygnn.graph import Graph
-from lazygnn.methods import Built, build, resolve
+from lazygnn.methods import Built, build, derive, resolve
 from lazygnn.model import Model
 from lazygnn.propagation import LazyPropagation
 
@@ -19,7 +19,8 @@ def make(block_graph: Graph) -> Callable[..., Built]:
 
     def make(method: str, **values: Any) -> Built:
         torch.manual_seed(0)
-        return build(resolve(method, "block", values), block_graph)
+        # derived, so that no warning tells of other defaults for the graph
+        return build(derive(resolve(method, "block", values), {}), block_graph)
 
     return make
 

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,20 @@ from torch import Tensor
 from lazygnn.data import synthetic
 from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
-from lazygnn.methods import METHODS, Built, Place, build, build_model, find_method, method_options, resolve
+from lazygnn.methods import (
+    METHODS,
+    Built,
+    Place,
+    build,
+    build_model,
+    derive,
+    find_method,
+    method_options,
+    read_config,
+    resolve,
+)
+from lazygnn.methods.base import Facts
+from lazygnn.methods.rule import rule
 from lazygnn.training import Trainer
 
 Make = Callable[..., Built]
@@ -85,6 +99,32 @@ def test_what_cannot_be_built_is_named(block_graph: Graph) -> None:
         ConfigError, match=r"`config` is 'mlp', of type str; make one with `resolve\(method, dataset\)`"
     ):
         build("mlp", block_graph)  # type: ignore[arg-type]
+
+
+def test_a_configuration_made_without_the_graph_is_warned_of(
+    block_graph: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"epochs": 5, "hidden_channels": 8}
+    for use_recipe in (True, False):
+        build(resolve("mlp", "block", given, use_recipe=use_recipe), block_graph)
+        (message,) = caplog.messages
+        assert message.startswith(
+            "`resolve` was called without the graph; with it, `mlp` has other defaults for `block`: "
+        )
+        assert message.endswith("; pass `graph=graph` to `resolve`")
+        assert "`input_dropout=0.5`" in message
+        assert "epochs=5" not in message
+        assert "hidden_channels" not in message
+        caplog.clear()
+    # what was asked for is no part of the configuration
+    alone, fitted = (resolve("mlp", "block", given, graph=graph) for graph in (None, block_graph))
+    assert read_config(json.loads(alone.record())) == alone
+    for config in (fitted, derive(alone, {}), read_config(json.loads(alone.record()))):
+        build(config, block_graph)
+    # everything is given that follows from a graph
+    values = rule(METHODS["mlp"], Facts.of(block_graph)) | {"hidden_channels": 8}
+    build(resolve("mlp", "block", values), block_graph)
+    assert not caplog.messages
 
 
 def test_a_method_without_weights_is_not_trained(make: Make) -> None:

@@ -84,8 +84,9 @@ def load_run(path: Path | str, *, device: str = "auto", root: str | None = None,
         >>> from pathlib import Path
         >>> from lazygnn import commands, load_run, resolve
         >>> from lazygnn.data.synthetic import block_graph
-        >>> block_graph(300, 3, degree=6, in_channels=8, num_classes=3).save("mine.npz")
-        >>> config = resolve("mlp", "mine.npz", {"epochs": 2})
+        >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+        >>> graph.save("mine.npz")
+        >>> config = resolve("mlp", "mine.npz", {"epochs": 2}, graph=graph)
         >>> result = commands.train(config, Path("runs/mine"), quiet=True)
         >>> loaded = load_run("runs/mine")
         >>> loaded.graph.num_nodes, loaded.config.trainer.epochs

@@ -13,7 +13,7 @@ from lazygnn.feature_scale import FeatureScale, choose_scale
 from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import Cut, MethodOptions, Place
 from lazygnn.methods.memory import within_memory
-from lazygnn.methods.recipes import find_method
+from lazygnn.methods.recipes import find_method, unsuited
 from lazygnn.model import Model
 from lazygnn.models import MLP, Standardized
 from lazygnn.ops import choose_device
@@ -72,6 +72,7 @@ def build(
     if not isinstance(config, Config):
         raise ConfigError(wrong_type("config", config, "make one with `resolve(method, dataset)`"))
     check_graph(graph)
+    _warn_of_unsuited(config, graph)
     method, options = find_method(config.method), method_options(config)
     histories, partitions = (None if path is None else Path(path) for path in (folder, cache))
     place = Place(choose_device(device), histories, compute_dtype=compute_dtype(config))
@@ -91,6 +92,15 @@ def build(
     model = standardize_targets(config, model, graph)
     method.link(model, loader)
     return Built(model, loader, graph, feature_scale, parts)
+
+
+def _warn_of_unsuited(config: Config, graph: Graph) -> None:
+    if found := unsuited(config, graph):
+        named = ", ".join(f"`{name}={value}`" for name, value in sorted(found.items()))
+        logger.warning(
+            f"`resolve` was called without the graph; with it, `{config.method}` has other defaults for "
+            f"`{graph.name}`: {named}; pass `graph=graph` to `resolve`"
+        )
 
 
 def build_model(config: Config, graph: Graph, place: Place) -> Model:

@@ -8,7 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from lazygnn import methods
-from lazygnn.config import Config, Options, TrainerOptions, check_options, nearest, read_toml, rename, split_options
+from lazygnn.config import (
+    Asked,
+    Config,
+    Options,
+    TrainerOptions,
+    check_options,
+    nearest,
+    read_toml,
+    rename,
+    split_options,
+)
 from lazygnn.errors import ConfigError, wrong_type
 from lazygnn.graph import Graph, check_graph
 from lazygnn.methods.base import Facts, Method, can_choose_threshold
@@ -107,6 +117,7 @@ def resolve(
         dataset: A name or a path.
         values: Options by name; they override the recipe, which overrides the defaults.
         graph: The graph to train on. If the method has no recipe for the data set, its defaults follow from the graph.
+            Without a graph they are the same for all graphs, and `build` warns if other values suit its graph.
         use_recipe: Whether to take the recipe for the data set, if there is one.
         run: `seed`, `device` and `root`.
 
@@ -131,14 +142,30 @@ def resolve(
     _check_owner(values, method)
     if use_recipe and graph is not None and recipe_for(method, dataset) != recipe_for(method, dataset, graph=graph):
         _warn_of_name(dataset, graph)
-    chosen = recipe(method, dataset if use_recipe else "default", graph=graph, values=values)
+    source = dataset if use_recipe else "default"
+    chosen = recipe(method, source, graph=graph, values=values)
     chosen = published_values(dataset, graph) | chosen | dict(values)
     groups = split_options(chosen, {"trainer": TrainerOptions, "model": options})
     # only what the user set is refused: a recipe may set more than a run needs
     for name, reason in groups["model"].ignored().items():
         if name in values:
             raise ConfigError(reason)
-    return check_options(Config, {"method": method, "dataset": dataset, **groups, **run})
+    config = check_options(Config, {"method": method, "dataset": dataset, **groups, **run})
+    return config if graph is not None else config.without_graph(Asked(source, dict(values)))
+
+
+def unsuited(config: Config, graph: Graph) -> dict[str, Any]:
+    """Returns the options that would have other values if `resolve` had been given the graph, with these values."""
+    if config.asked is None:
+        return {}
+    name, values = config.asked
+    now = config.trainer.model_dump() | config.model.model_dump()
+    wanted = recipe(config.method, name, graph=graph, values=values)
+    return {
+        option: value
+        for option, value in wanted.items()
+        if option not in values and value != ("none" if now[option] is None else now[option])
+    }
 
 
 def published_values(dataset: str, graph: Graph | None) -> dict[str, Any]:
