@@ -12,7 +12,7 @@ def test_everything_that_was_done_is_said(tmp_path: Path) -> None:
         "plan (2 values)",
         "missing values: 1 in age, 1 in plan; replaced by the mean or by no category, and marked by one more feature",
         "2 classes from label: blue (2), red (2); 1 of 5 nodes have no label",
-        "split 50/25/25, stratified by class, seed 0: 2 train, 2 val, 0 test",
+        "split 50/25/25, stratified by class, seed 0: 2 train, 1 val, 1 test",
         "5 rows from `edges.csv`, from `source` to `target`: 2 different edges, which count in both directions",
         "2 rows repeat an edge or give its other direction; an edge counts once",
         "1 rows join a node to itself; every node has such an edge anyway",
@@ -25,8 +25,8 @@ def test_everything_that_was_done_is_said(tmp_path: Path) -> None:
         "task": "single-label",
         "outputs": 2,
         "train": 2,
-        "val": 2,
-        "test": 0,
+        "val": 1,
+        "test": 1,
         "unlabeled": 1,
         "repeated": 2,
         "self_loops": 1,
@@ -54,7 +54,7 @@ def test_labels_of_every_task_are_described(tmp_path: Path) -> None:
     assert any(
         note.startswith("numbers from y, to be predicted as they are (`--task single-label`") for note in numbers
     )
-    assert "split 60/20/20, at random, seed 0: 1 train, 1 val, 1 test" in numbers
+    assert "split 60/20/20, at random, seed 0: 2 train, 1 val, 0 test" in numbers
 
 
 def test_a_class_without_training_nodes_is_said(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lazygnn.errors import GraphError
 from lazygnn.tables.splitting import split_by_column, split_by_shares, split_by_time
@@ -25,7 +27,7 @@ def test_shares_of_the_labeled_nodes_are_drawn(stratified: bool) -> None:
     assert ((masks["train"].astype(int) + masks["val"] + masks["test"]) == labeled).all()
     if stratified:
         found = [np.bincount(classes[mask], minlength=4).tolist() for mask in masks.values()]
-        assert found == [[42, 12, 5, 1], [14, 4, 1, 1], [14, 4, 1, 1]]
+        assert found == [[42, 12, 4, 2], [14, 4, 2, 0], [14, 4, 1, 1]]
 
 
 def test_the_seed_decides_the_draw() -> None:
@@ -39,6 +41,43 @@ def test_the_first_of_a_rare_class_is_for_training() -> None:
     classes = np.array([0, 1, 1])
     masks = split_by_shares(np.ones(3, dtype=bool), (0.01, 0.495, 0.495), 0, classes)
     assert np.bincount(classes[masks["train"]]).tolist() == [1, 1]
+
+
+def test_the_shares_hold_over_many_small_classes() -> None:
+    classes = np.repeat(np.arange(60), 9)
+    masks = split_by_shares(np.ones(540, dtype=bool), (90, 5, 5), 0, classes)
+    assert sizes(masks) == [486, 27, 27]
+    assert set(np.bincount(classes[masks["train"]])) == {8, 9}
+
+
+@given(
+    groups=st.lists(st.integers(1, 40), max_size=30),
+    rest=st.tuples(st.integers(0, 499), st.integers(0, 499)),
+    stratified=st.booleans(),
+    seed=st.integers(0, 3),
+)
+def test_every_split_is_within_a_node_of_its_share(
+    groups: list[int], rest: tuple[int, int], stratified: bool, seed: int
+) -> None:
+    ratio = np.array([1000 - sum(rest), *rest]) / 1000
+    drawn = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(groups)), groups))
+    labeled = np.arange(2 * len(drawn)) % 2 == 0
+    classes = np.repeat(drawn, 2)
+    masks = split_by_shares(labeled, tuple(ratio.tolist()), seed, classes if stratified else None)
+    assert (sum(mask.astype(int) for mask in masks.values()) == labeled).all()
+    again = split_by_shares(labeled, tuple(ratio.tolist()), seed, classes if stratified else None)
+    assert all((masks[split] == again[split]).all() for split in masks)
+    divided = groups if stratified else [len(drawn)] if groups else []
+    # the first node of a rare class is for training
+    wanted = np.array(
+        [n * ratio if n * ratio[0] >= 1 else [1, *((n - 1) * ratio[1:] / (1 - ratio[0]))] for n in divided]
+    ).reshape(-1, 3)
+    found = np.zeros((len(divided), 3))
+    for column, mask in enumerate(masks.values()):
+        found[:, column] = np.bincount(classes[mask] * stratified, minlength=len(divided))[: len(divided)]
+    assert (abs(found - wanted) < 1 + 1e-6).all()
+    assert (abs(found.sum(axis=0) - wanted.sum(axis=0)) < 1 + 1e-6).all()
+    assert (found[:, 0] >= 1).all()
 
 
 def test_a_column_may_name_the_splits() -> None:

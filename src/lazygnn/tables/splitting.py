@@ -3,7 +3,7 @@
 `N` nodes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,15 @@ _NAMES = {
     "test": ("test", "testing"),
 }
 Masks = dict[str, np.ndarray]
+# of a share of nodes
+_ROUNDING = 1e-6
 
 
 def split_by_shares(labeled: np.ndarray, ratio: Sequence[float], seed: int, classes: np.ndarray | None = None) -> Masks:
     """Draws training, validation and test nodes.
+
+    Every split has less than one node more or less than its share, in every class and in the whole. A class that is
+    too small for a training node has one all the same, and its other nodes are shared by validation and test.
 
     Args:
         labeled: Nodes to draw from, [N] bool.
@@ -32,14 +37,10 @@ def split_by_shares(labeled: np.ndarray, ratio: Sequence[float], seed: int, clas
         classes: The class of every node, [N]; every class is then divided in the same way.
     """
     order = np.random.default_rng(seed).permutation(labeled.nonzero()[0])
-    groups = [order] if classes is None else [order[classes[order] == one] for one in np.unique(classes[order])]
-    shares = np.asarray(ratio) / sum(ratio)
+    kind = np.zeros(len(order), dtype=int) if classes is None else classes[order]
+    groups = [order[kind == one] for one in np.unique(kind)]
     masks = {split: np.zeros(len(labeled), dtype=bool) for split in _NAMES}
-    for nodes in groups:
-        # rounded, but the first node of a class is for training
-        num_val, num_test = (int(len(nodes) * share + 0.5) for share in shares[1:])
-        num_val = min(num_val, len(nodes) - 1)
-        num_test = min(num_test, len(nodes) - 1 - num_val)
+    for nodes, (_, num_val, num_test) in zip(groups, _sizes([len(one) for one in groups], ratio), strict=True):
         masks["val"][nodes[:num_val]] = True
         masks["test"][nodes[num_val : num_val + num_test]] = True
         masks["train"][nodes[num_val + num_test :]] = True
@@ -79,6 +80,30 @@ def split_by_time(source: Source, table: pa.Table, column: str, labeled: np.ndar
             "val": labeled & (times > ends[0]) & (times <= ends[1]),
             "test": labeled & (times > max(ends)),
         }
+
+
+def _sizes(groups: Sequence[int], ratio: Sequence[float]) -> Iterator[tuple[int, ...]]:
+    """Yields the sizes of the three splits of every group, from the sizes of the groups.
+
+    What is left when all shares are rounded down goes to the splits that all groups so far have left furthest behind.
+    Of three splits, none is then ever a whole node ahead or behind.
+    """
+    shares = np.asarray(ratio) / sum(ratio)
+    behind = np.zeros(len(shares))
+    for size in groups:
+        wanted = size * shares
+        if wanted[0] < 1:
+            # the first node is for training
+            wanted = np.array([1, *((size - 1) * shares[1:] / (1 - shares[0]))])
+        # 0.6 * 5 may be just below 3
+        whole = np.floor(wanted + _ROUNDING)
+        behind += wanted - whole
+        # a share that is whole is not rounded up
+        first = np.argsort(np.where(wanted - whole > _ROUNDING, -behind, np.inf), kind="stable")
+        up = first[: size - int(whole.sum())]
+        whole[up] += 1
+        behind[up] -= 1
+        yield tuple(whole.astype(int).tolist())
 
 
 def _times(source: Source, table: pa.Table, column: str) -> np.ndarray:
