@@ -114,6 +114,22 @@ def test_another_table_is_encoded_alike(tmp_path: Path) -> None:
         import_tables(write(tmp_path, "id,age\nz,3\n"), edges, TableOptions(), like=first.schema)
 
 
+def test_a_later_graph_has_weights_if_the_first_has_them(tmp_path: Path) -> None:
+    nodes, plain = write(tmp_path, NODES), write(tmp_path, EDGES, "edges.csv")
+    weighted = write(tmp_path, "source,target,weight,w\na,b,2,5\nb,c,3,5\n", "weighted.csv")
+    without, with_weights = (import_tables(nodes, edges, TableOptions()).graph for edges in (plain, weighted))
+    later = import_tables(nodes, weighted, TableOptions(), like=without.schema)
+    assert later.graph.degree.tolist() == [2, 3, 2, 1, 1]
+    assert "columns that are not used: weight, w" in later.notes
+    assert not any("guessed" in note for note in later.notes)
+    again = import_tables(nodes, weighted, TableOptions(weight="w"), like=with_weights.schema)
+    assert again.graph.degree.tolist() == [6, 11, 6, 1, 1]
+    with pytest.raises(ConfigError, match=r"`--weight` is `w`, but the graph of `--like` has no weights of edges"):
+        import_tables(nodes, weighted, TableOptions(weight="w"), like=without.schema)
+    with pytest.raises(ConfigError, match=r"`--weight` names `weight`, but .* has the columns: source, target; choose"):
+        import_tables(nodes, plain, TableOptions(), like=with_weights.schema)
+
+
 def test_errors_name_file_line_and_column(tmp_path: Path) -> None:
     where = re.escape(str(tmp_path))
     with pytest.raises(GraphError, match=rf"`{where}/edges.csv`, line 3, column `target`: 'q' is not an id of "):

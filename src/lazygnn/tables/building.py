@@ -63,7 +63,8 @@ def import_tables(
     node_table, edge_table = open_table(nodes, "nodes"), open_table(edges, "edges")
     if like is not None:
         options = _like(options, like, node_table)
-    roles, ends = node_roles(node_table, options), edge_roles(edge_table, options)
+    roles = node_roles(node_table, options, guess=like is None)
+    ends = edge_roles(edge_table, options, guess=like is None)
     kept = [column for column in node_table.columns if column not in (*roles.ignored, *roles.features)]
     summarized = summaries(node_table, roles.features, options) if like is None else []
     table = read_nodes(node_table, kept, summarized, _told(progress, node_table, end=0.5))
@@ -115,6 +116,11 @@ def _like(options: TableOptions, schema: Schema, nodes: Source) -> TableOptions:
     given = [name for name in ("features", "categorical", "numeric") if getattr(options, name)]
     if given:
         raise ConfigError(f"`--{given[0]}` has no effect with `--like`, which knows the columns; omit it")
+    if options.weight is not None and schema.weight is None:
+        raise ConfigError(
+            f"`--weight` is `{options.weight}`, but the graph of `--like` has no weights of edges; omit `--weight`, or "
+            "import both graphs with weights"
+        )
     target = () if schema.target is None else schema.target.columns
     labels = target if all(column in nodes.columns for column in target) else ()
     return options.model_copy(

@@ -52,8 +52,14 @@ class EdgeRoles:
     guessed: tuple[str, ...]
 
 
-def node_roles(table: Source, options: TableOptions) -> NodeRoles:
-    """Finds the columns of a table of nodes; refuses names that it does not have and roles that contradict."""
+def node_roles(table: Source, options: TableOptions, *, guess: bool = True) -> NodeRoles:
+    """Finds the columns of a table of nodes; refuses names that it does not have and roles that contradict.
+
+    Args:
+        table: The table.
+        options: What is given.
+        guess: Whether labels that are not given are guessed.
+    """
     given: dict[str, Sequence[str]] = {
         "--id": _some(options.id),
         "--label": options.label,
@@ -74,7 +80,9 @@ def node_roles(table: Source, options: TableOptions) -> NodeRoles:
             f"which column of {table.name} has the ids of the nodes? give it with `--id`; columns: "
             f"{', '.join(table.columns)}"
         )
-    label = options.label or _some(_guess(table, _LABELS, "--label", guessed, taken={*_taken(given), id_}))
+    label: Sequence[str] = options.label
+    if guess and not label:
+        label = _some(_guess(table, _LABELS, "--label", guessed, taken={*_taken(given), id_}))
     used = {id_, *label, *given["--split-column"], *given["--split-time"]}
     features = options.features or tuple(c for c in table.columns if c not in used and c not in options.ignore)
     for option in ("--categorical", "--numeric"):
@@ -83,8 +91,14 @@ def node_roles(table: Source, options: TableOptions) -> NodeRoles:
     return NodeRoles(id_, tuple(label), features, ignored, tuple(guessed))
 
 
-def edge_roles(table: Source, options: TableOptions) -> EdgeRoles:
-    """Finds the columns of a table of edges; the two columns of a table without others need no name."""
+def edge_roles(table: Source, options: TableOptions, *, guess: bool = True) -> EdgeRoles:
+    """Finds the columns of a table of edges; the two columns of a table without others need no name.
+
+    Args:
+        table: The table.
+        options: What is given.
+        guess: Whether weights that are not given are guessed.
+    """
     given = {
         "--source": _some(options.source),
         "--target": _some(options.target),
@@ -106,7 +120,9 @@ def edge_roles(table: Source, options: TableOptions) -> EdgeRoles:
                 f"which columns of {table.name} name the two nodes of an edge? give `{option}`; columns: "
                 f"{', '.join(table.columns)}"
             )
-    weight = options.weight or _guess(table, _WEIGHTS, "--weight", guessed, taken=taken)
+    weight = options.weight
+    if guess and weight is None:
+        weight = _guess(table, _WEIGHTS, "--weight", guessed, taken=taken)
     used = (source, target, weight)
     ignored = tuple(column for column in table.columns if column not in used)
     return EdgeRoles(str(source), str(target), weight, ignored, tuple(guessed))
