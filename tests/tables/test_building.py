@@ -130,6 +130,19 @@ def test_a_later_graph_has_weights_if_the_first_has_them(tmp_path: Path) -> None
         import_tables(nodes, plain, TableOptions(), like=with_weights.schema)
 
 
+def test_a_later_graph_needs_no_labels(tmp_path: Path) -> None:
+    first = imported(tmp_path).graph
+    edges, later = (
+        tmp_path / "edges.csv",
+        write(tmp_path, "id,age,plan,label\nb,3,pro,\na,3,basic,\nc,4,,\n", "later.csv"),
+    )
+    with pytest.raises(GraphError, match=r"column `label`: every value is missing; leave it out with `--ignore label`"):
+        import_tables(later, edges, TableOptions(), like=first.schema)
+    found = import_tables(later, edges, read_table_options({"ignore": "label"}), like=first.schema)
+    assert (found.facts["unlabeled"], found.graph.masks, found.graph.in_channels) == (3, {}, first.in_channels)
+    assert any(note.startswith("no labels, so that the graph serves for prediction alone") for note in found.notes)
+
+
 def test_errors_name_file_line_and_column(tmp_path: Path) -> None:
     where = re.escape(str(tmp_path))
     with pytest.raises(GraphError, match=rf"`{where}/edges.csv`, line 3, column `target`: 'q' is not an id of "):

@@ -122,11 +122,11 @@ def _like(options: TableOptions, schema: Schema, nodes: Source) -> TableOptions:
             "import both graphs with weights"
         )
     target = () if schema.target is None else schema.target.columns
-    labels = target if all(column in nodes.columns for column in target) else ()
+    known = all(column in nodes.columns and column not in options.ignore for column in target)
     return options.model_copy(
         update={
             "id": options.id or schema.id,
-            "label": options.label or labels,
+            "label": options.label or (target if known else ()),
             "source": options.source or schema.source,
             "target": options.target or schema.destination,
             "weight": options.weight or schema.weight,
