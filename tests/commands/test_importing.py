@@ -126,7 +126,10 @@ def test_the_command_prints_numbers_or_one_line_of_error(
 def test_an_earlier_graph_gives_the_encoding(tables: tuple[Path, Path], path_graph: Any) -> None:
     import_graph(*tables, Path("mine"), {})
     import_graph(*tables, Path("again"), {}, like="mine")
-    assert load_graph("again").schema == load_graph("mine").schema
+    first, again = load_graph("mine"), load_graph("again")
+    assert first.schema is not None
+    assert again.schema == first.schema.model_copy(update={"split": "as in the earlier graph"})
+    assert all(torch.equal(again.masks[split], first.masks[split]) for split in first.masks)
     path_graph.save("plain")
     with pytest.raises(
         GraphError, match=r"graph `plain` has no schema, since it was not imported from tables; give one"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from lazygnn.graph import Graph
 from lazygnn.tables.building import Imported, import_tables
 from lazygnn.tables.columns import Values, read_values
 from lazygnn.tables.encoding import Features, encode_columns, fit_columns, read_nodes, summaries
@@ -69,6 +70,12 @@ def encoded(columns: Sequence[Column], **table: Any) -> Features:
     return encode_columns(source, columns, len(content))
 
 
-def imported(folder: Path, nodes: str | bytes = NODES, edges: str | bytes = EDGES, **options: Any) -> Imported:
+def imported(
+    folder: Path,
+    nodes: str | bytes = NODES,
+    edges: str | bytes = EDGES,
+    earlier: Graph | None = None,
+    **options: Any,
+) -> Imported:
     paths = write(folder, nodes), write(folder, edges, "edges.csv")
-    return import_tables(*paths, read_table_options(options))
+    return import_tables(*paths, read_table_options(options), earlier=earlier)

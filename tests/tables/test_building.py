@@ -1,4 +1,5 @@
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_another_table_is_encoded_alike(tmp_path: Path) -> None:
     first = imported(tmp_path, NODES.replace("label", "segment"), label="segment").graph
     nodes = write(tmp_path, "plan,id,age,segment\npro,z,60,red\ngold,y,40,blue\nbasic,x,,\n", "later.csv")
     edges = write(tmp_path, "source,target\nz,y\n", "later_edges.csv")
-    second = import_tables(nodes, edges, TableOptions(ratio=(1, 0, 0)), like=first.schema).graph
+    second = import_tables(nodes, edges, TableOptions(ratio=(1, 0, 0)), earlier=first).graph
     scale = 50**0.5
     assert isinstance(second.x, Tensor)
     expected = [[20 / scale, 0, 0, 1, 0], [0, 0, 0, 0, 0], [0, 1, 1, 0, 0]]
@@ -109,25 +110,25 @@ def test_another_table_is_encoded_alike(tmp_path: Path) -> None:
     assert second.y.tolist() == [1, 0, -1]
     assert second.task == first.task
     with pytest.raises(ConfigError, match=r"`--numeric` has no effect with `--like`, which knows the columns; omit it"):
-        import_tables(nodes, edges, read_table_options({"numeric": "age"}), like=first.schema)
+        import_tables(nodes, edges, read_table_options({"numeric": "age"}), earlier=first)
     with pytest.raises(ConfigError, match=r"`--features` names `plan`, but .* has the columns: id, age"):
-        import_tables(write(tmp_path, "id,age\nz,3\n"), edges, TableOptions(), like=first.schema)
+        import_tables(write(tmp_path, "id,age\nz,3\n"), edges, TableOptions(), earlier=first)
 
 
 def test_a_later_graph_has_weights_if_the_first_has_them(tmp_path: Path) -> None:
     nodes, plain = write(tmp_path, NODES), write(tmp_path, EDGES, "edges.csv")
     weighted = write(tmp_path, "source,target,weight,w\na,b,2,5\nb,c,3,5\n", "weighted.csv")
     without, with_weights = (import_tables(nodes, edges, TableOptions()).graph for edges in (plain, weighted))
-    later = import_tables(nodes, weighted, TableOptions(), like=without.schema)
+    later = import_tables(nodes, weighted, TableOptions(), earlier=without)
     assert later.graph.degree.tolist() == [2, 3, 2, 1, 1]
     assert "columns that are not used: weight, w" in later.notes
     assert not any("guessed" in note for note in later.notes)
-    again = import_tables(nodes, weighted, TableOptions(weight="w"), like=with_weights.schema)
+    again = import_tables(nodes, weighted, TableOptions(weight="w"), earlier=with_weights)
     assert again.graph.degree.tolist() == [6, 11, 6, 1, 1]
     with pytest.raises(ConfigError, match=r"`--weight` is `w`, but the graph of `--like` has no weights of edges"):
-        import_tables(nodes, weighted, TableOptions(weight="w"), like=without.schema)
+        import_tables(nodes, weighted, TableOptions(weight="w"), earlier=without)
     with pytest.raises(ConfigError, match=r"`--weight` names `weight`, but .* has the columns: source, target; choose"):
-        import_tables(nodes, plain, TableOptions(), like=with_weights.schema)
+        import_tables(nodes, plain, TableOptions(), earlier=with_weights)
 
 
 def test_a_later_graph_needs_no_labels(tmp_path: Path) -> None:
@@ -137,10 +138,53 @@ def test_a_later_graph_needs_no_labels(tmp_path: Path) -> None:
         write(tmp_path, "id,age,plan,label\nb,3,pro,\na,3,basic,\nc,4,,\n", "later.csv"),
     )
     with pytest.raises(GraphError, match=r"column `label`: every value is missing; leave it out with `--ignore label`"):
-        import_tables(later, edges, TableOptions(), like=first.schema)
-    found = import_tables(later, edges, read_table_options({"ignore": "label"}), like=first.schema)
+        import_tables(later, edges, TableOptions(), earlier=first)
+    found = import_tables(later, edges, read_table_options({"ignore": "label"}), earlier=first)
     assert (found.facts["unlabeled"], found.graph.masks, found.graph.in_channels) == (3, {}, first.in_channels)
     assert any(note.startswith("no labels, so that the graph serves for prediction alone") for note in found.notes)
+
+
+def splits_by_id(graph: Graph) -> dict[str, str]:
+    assert graph.node_ids is not None
+    return {str(one): split for split, mask in graph.masks.items() for one in graph.node_ids[mask.numpy()]}
+
+
+def test_nodes_of_the_earlier_graph_keep_their_splits(tmp_path: Path) -> None:
+    rows = [f"{one},{one},{'rgb'[one % 3] if one % 10 else ''}\n" for one in range(150)]
+    edges = "source,target\n70,71\n"
+    first = imported(tmp_path, "id,x,label\n" + "".join(rows[:100]), edges)
+    old = splits_by_id(first.graph)
+    assert len(old) == 90
+    again = imported(tmp_path, "id,x,label\n" + "".join(rows[99::-1]), edges, first.graph, seed=1)
+    assert splits_by_id(again.graph) == old
+    assert "split as in the earlier graph: 54 train, 18 val, 18 test" in again.notes
+    more = imported(tmp_path, "id,x,label\n" + "".join(rows[50:]).replace(",60,\n", ",60,r\n"), edges, first.graph)
+    new = splits_by_id(more.graph)
+    assert len(new) == 45 + 45 + 1
+    assert {one: new[one] for one in new if one in old} == {one: old[one] for one in old if int(one) > 50}
+    assert Counter(split for one, split in new.items() if one not in old) == {"train": 28, "val": 9, "test": 9}
+    said = "split as in the earlier graph for 45 nodes, and of the others 60/20/20, stratified by class, seed 0: "
+    assert any(note.startswith(said) for note in more.notes)
+    tested = next(one for one, split in old.items() if split == "test")
+    rows = [f"{one},{one},{'r' if str(one) == tested else ''}\n" for one in range(100)]
+    few = imported(tmp_path, "id,x,label\n" + "".join(rows), edges, first.graph)
+    assert splits_by_id(few.graph) == {tested: "test"}
+    assert "split as in the earlier graph: 0 train, 0 val, 1 test" in few.notes
+
+
+def test_a_split_that_tests_on_earlier_training_nodes_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = "id,x,y,part\na,1,0,train\nb,2,1,test\nc,3,1,val\n"
+    edges = "source,target\na,b\n"
+    first = imported(tmp_path, nodes, edges, split_column="part").graph
+    imported(tmp_path, nodes, edges, first, split_column="part")
+    assert not caplog.records
+    imported(tmp_path, "id,x,y,part\na,1,0,test\nb,2,1,train\nc,3,1,val\n", edges, first, split_column="part")
+    (record,) = caplog.records
+    assert record.message.startswith(
+        "1 validation and test nodes are training nodes of the earlier graph, so that scor"
+    )
 
 
 def test_errors_name_file_line_and_column(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from lazygnn.errors import ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.tables import require_arrow
 from lazygnn.tables.options import read_table_options
-from lazygnn.tables.schema import Schema
 
 
 def import_graph(
@@ -34,7 +33,7 @@ def import_graph(
         edges: A CSV or Parquet file with a row for every edge.
         out: The graph: an `.npz` file, or else a folder.
         values: Options of `TableOptions` by name.
-        like: Another graph from tables, whose encoding is used again.
+        like: Another graph from tables, whose encoding is used again, and whose nodes stay in their splits.
         dry_run: Checks everything and writes nothing.
         console: Where progress and notes are shown.
     """
@@ -44,11 +43,11 @@ def import_graph(
     require_arrow()
     from lazygnn.tables.building import import_tables
 
-    options, schema = read_table_options(values), None if like is None else _schema_of(like)
+    options, earlier = read_table_options(values), None if like is None else _load_imported(like)
     shown = console or Console(stderr=True)
     with _bars(shown) as bars:
         name = nodes.stem if out is None else out.stem
-        imported = import_tables(nodes, edges, options, like=schema, name=name, progress=bars.show)
+        imported = import_tables(nodes, edges, options, earlier=earlier, name=name, progress=bars.show)
     for note in imported.notes:
         shown.print(f"- {note}", markup=False, highlight=False, soft_wrap=True)
     if not dry_run and out is not None:
@@ -83,11 +82,11 @@ def add_rows(graph: Graph, nodes: Path, edges: Path | None, *, drop_unknown: boo
     return extended.whole, extended.new
 
 
-def _schema_of(path: str) -> Schema:
-    schema = load_graph(path).schema
-    if schema is None:
+def _load_imported(path: str) -> Graph:
+    graph = load_graph(path)
+    if graph.schema is None:
         raise GraphError(f"graph `{path}` has no schema, since it was not imported from tables; give one that was")
-    return schema
+    return graph
 
 
 class _Bars:

@@ -1,5 +1,6 @@
 """Builds a graph from a table of nodes and a table of edges, and says what it did."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,10 +18,12 @@ from lazygnn.tables.options import TableOptions
 from lazygnn.tables.reading import Source, Tell, open_table
 from lazygnn.tables.roles import NodeRoles, edge_roles, node_roles
 from lazygnn.tables.schema import Schema, Target
-from lazygnn.tables.splitting import Masks, split_by_column, split_by_shares, split_by_time
+from lazygnn.tables.splitting import Masks, split_as_before, split_by_column, split_by_shares, split_by_time
 from lazygnn.tables.structural import fit_structural, structural_features
 from lazygnn.tables.targets import encode_target, fit_target
 from lazygnn.task import Task
+
+logger = logging.getLogger(__name__)
 
 # called with what is read, what is done of it, and the whole
 Progress = Callable[[str, int, int], None]
@@ -46,7 +49,7 @@ def import_tables(
     edges: Any,
     options: TableOptions,
     *,
-    like: Schema | None = None,
+    earlier: Graph | None = None,
     name: str = "graph",
     progress: Progress = lambda *_: None,
 ) -> Imported:
@@ -56,11 +59,12 @@ def import_tables(
         nodes: A row for every node: a path, or a table in memory.
         edges: A row for every edge.
         options: What the columns are.
-        like: Encodes the columns like an earlier graph, whose schema this is.
+        earlier: A graph from tables, like which columns are encoded, and in whose splits its nodes stay.
         name: Name of the graph.
         progress: Called while tables are read.
     """
     node_table, edge_table = open_table(nodes, "nodes"), open_table(edges, "edges")
+    like = None if earlier is None else earlier.schema
     if like is not None:
         options = _like(options, like, node_table)
     roles = node_roles(node_table, options, guess=like is None)
@@ -78,7 +82,8 @@ def import_tables(
     x = encoded.x
     target = _target(node_table, table, roles, options, like)
     y = None if target is None else encode_target(node_table, table, target)
-    masks, split = _split(node_table, table, y, target, options)
+    before = {} if earlier is None else split_as_before(earlier, index)
+    masks, split = _split(node_table, table, y, target, options, before)
     linked = read_edges(edge_table, ends, index, drop_unknown=options.drop_unknown, tell=_told(progress, edge_table))
     graph = _build(x, y, masks, linked, target, name)
     graph = replace(graph, node_ids=index.node_ids())
@@ -156,26 +161,55 @@ def _target(
 
 
 def _split(
-    source: Source, table: pa.Table, y: np.ndarray | None, target: Target | None, options: TableOptions
+    source: Source, table: pa.Table, y: np.ndarray | None, target: Target | None, options: TableOptions, before: Masks
 ) -> tuple[Masks, str | None]:
     _check_split(options)
     if y is None or target is None:
         return {}, None
     labeled = Task(target.task, max(len(target.classes), 1)).labeled(torch.from_numpy(y)).numpy()
-    if options.split_column is not None:
+    if options.split_column is None and options.split_time is None:
+        stratified = options.split == "stratified" and target.task == "single-label"
+        return _draw(labeled, y if stratified else None, options, before)
+    if options.split_column is None:
+        masks = split_by_time(source, table, str(options.split_time), labeled, options.ratio)
+        how = f"{_ratio(options)} by time, the column `{options.split_time}`"
+    else:
         masks = split_by_column(source, table, options.split_column, labeled)
+        how = f"by the column `{options.split_column}`"
         if not masks["train"].any():
             raise ConfigError(
                 f"column `{options.split_column}` of {source.name} marks no labeled node as train; mark some"
             )
-        return masks, f"by the column `{options.split_column}`"
-    shares = "/".join(f"{share:g}" for share in options.ratio)
-    if options.split_time is not None:
-        masks = split_by_time(source, table, options.split_time, labeled, options.ratio)
-        return masks, f"{shares} by time, the column `{options.split_time}`"
-    stratified = options.split == "stratified" and target.task == "single-label"
-    masks = split_by_shares(labeled, options.ratio, options.seed, y if stratified else None)
-    return masks, f"{shares}, {'stratified by class' if stratified else 'at random'}, seed {options.seed}"
+    _warn_of_trained(masks, before)
+    return masks, how
+
+
+def _draw(labeled: np.ndarray, classes: np.ndarray | None, options: TableOptions, before: Masks) -> tuple[Masks, str]:
+    """Draws the splits of labeled nodes that have none before."""
+    kept = {split: mask & labeled for split, mask in before.items() if (mask & labeled).any()}
+    rest = labeled & ~sum(kept.values(), np.zeros_like(labeled))
+    masks = split_by_shares(rest, options.ratio, options.seed, classes)
+    how = f"{_ratio(options)}, {'at random' if classes is None else 'stratified by class'}, seed {options.seed}"
+    if not kept:
+        return masks, how
+    if not rest.any():
+        return kept, "as in the earlier graph"
+    masks = {split: mask | kept.get(split, False) for split, mask in masks.items()}
+    return masks, f"as in the earlier graph for {int((labeled & ~rest).sum()):,} nodes, and of the others {how}"
+
+
+def _ratio(options: TableOptions) -> str:
+    return "/".join(f"{share:g}" for share in options.ratio)
+
+
+def _warn_of_trained(masks: Masks, before: Masks) -> None:
+    """Warns of nodes for scores that were for training in the earlier graph."""
+    trained = int((before.get("train", False) & (masks["val"] | masks["test"])).sum())
+    if trained:
+        logger.warning(
+            f"{trained:,} validation and test nodes are training nodes of the earlier graph, so that scores of models "
+            "that were trained on it are too good there; omit `--split-column` and `--split-time` to keep its splits"
+        )
 
 
 def _check_split(options: TableOptions) -> None:

@@ -61,7 +61,7 @@ def note_labels(graph: Graph, target: Target | None, split: str | None) -> list[
     notes = [f"{what}; {unlabeled:,} of {graph.num_nodes:,} nodes have no label"]
     sizes = ", ".join(f"{int(graph.masks[one].sum()) if one in graph.masks else 0:,} {one}" for one in SPLITS)
     notes.append(f"split {split}: {sizes}")
-    if target.task == "single-label":
+    if target.task == "single-label" and "train" in graph.masks:
         seen = set(graph.y[graph.masks["train"]].tolist())
         unseen = [name for number, name in enumerate(target.classes) if number not in seen]
         notes += [f"no training node has the class {', '.join(unseen)}"] if unseen else []

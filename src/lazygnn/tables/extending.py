@@ -20,8 +20,8 @@ from lazygnn.ops import Csr
 from lazygnn.tables.columns import show
 from lazygnn.tables.describing import note_features
 from lazygnn.tables.encoding import encode_columns, read_nodes
-from lazygnn.tables.linking import Edges, NodeIndex, index_nodes, read_edges
-from lazygnn.tables.reading import TEXT, Source, open_table
+from lazygnn.tables.linking import Edges, NodeIndex, ids_of, index_nodes, read_edges
+from lazygnn.tables.reading import Source, open_table
 from lazygnn.tables.roles import EdgeRoles
 from lazygnn.tables.schema import Schema
 from lazygnn.tables.structural import structural_features
@@ -64,7 +64,7 @@ def extend_graph(
     wanted = [schema.id, *(column.name for column in schema.columns)]
     _require(source, wanted)
     index = index_nodes(source, read_nodes(source, [schema.id]), schema.id)
-    known = _texts(graph)
+    known = ids_of(graph)
     _refuse_known(source, schema.id, index, NodeIndex(known, source.name))
     encoded = encode_columns(source, schema.columns, len(index))
     linked = _read_edges(edges, schema, NodeIndex(pa.concat_arrays([known, index.texts]), "the graph"), drop_unknown)
@@ -104,11 +104,6 @@ def _require(source: Source, columns: list[str]) -> None:
                 f"{source.name} has no column `{column}`, which the graph was imported with; add it, and leave values "
                 "empty that are not known"
             )
-
-
-def _texts(graph: Graph) -> Any:
-    ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
-    return pa.array(ids.astype(np.str_).tolist(), TEXT)
 
 
 def _refuse_known(source: Source, column: str, index: NodeIndex, known: NodeIndex) -> None:

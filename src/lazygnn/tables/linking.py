@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lazygnn.errors import GraphError
+from lazygnn.graph import Graph
 from lazygnn.tables.columns import LONGEST_NAME, first, matches, show
 from lazygnn.tables.reading import TEXT, Source, Tell, decode, ignore_progress
 from lazygnn.tables.roles import EdgeRoles
@@ -75,6 +76,12 @@ class Edges:
     num_rows: int
     num_loops: int
     num_unknown: int
+
+
+def ids_of(graph: Graph) -> Any:
+    """Returns the ids of a graph as text, [N]; positions if it has none."""
+    ids = np.arange(graph.num_nodes) if graph.node_ids is None else graph.node_ids
+    return pa.array(ids.astype(np.str_).tolist(), TEXT)
 
 
 def index_nodes(source: Source, table: pa.Table, column: str) -> NodeIndex:

@@ -1,4 +1,4 @@
-"""Splits of the labeled nodes: by shares, stratified or not, by a column, or by time.
+"""Splits of the labeled nodes: by shares, stratified or not, by a column, by time, or as in an earlier graph.
 
 `N` nodes.
 """
@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lazygnn.errors import GraphError
+from lazygnn.graph import Graph
 from lazygnn.tables.columns import MISSING, show
+from lazygnn.tables.linking import NodeIndex, ids_of
 from lazygnn.tables.reading import TEXT, Source, decode
 
 _NAMES = {
@@ -80,6 +82,12 @@ def split_by_time(source: Source, table: pa.Table, column: str, labeled: np.ndar
             "val": labeled & (times > ends[0]) & (times <= ends[1]),
             "test": labeled & (times > max(ends)),
         }
+
+
+def split_as_before(earlier: Graph, index: NodeIndex) -> Masks:
+    """Returns the splits of an earlier graph for the nodes that are in both; other nodes have none."""
+    position = NodeIndex(ids_of(earlier), earlier.name).positions(index.texts)
+    return {split: (position >= 0) & mask.cpu().numpy()[position] for split, mask in earlier.masks.items()}
 
 
 def _sizes(groups: Sequence[int], ratio: Sequence[float]) -> Iterator[tuple[int, ...]]:
