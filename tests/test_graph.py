@@ -529,9 +529,12 @@ def test_gaps_in_the_labels_are_a_warning(caplog: pytest.LogCaptureFixture) -> N
     Graph.from_edges(edges, x, y)
     (record,) = caplog.records
     assert record.message == (
-        "label values have gaps: no node has 2, 3, 4, 5, 6, ..., 7 of the values from 0 to 9; number the classes "
-        "without gaps, or give `num_classes` if all of them exist"
+        "7 of the 10 classes from 0 to 9 have no node: 2, 3, 4, 5, 6, ...; number the classes without gaps, or give "
+        "`num_classes=10` if all of them exist"
     )
+    caplog.clear()
+    Graph.from_edges(edges, x, np.arange(10) % 4 // 2 * 2)
+    assert caplog.records[0].message.startswith("1 of the 3 classes from 0 to 2 has no node: 1; number the classes")
     caplog.clear()
     Graph.from_edges(edges, x, y, num_classes=10)
     Graph.from_edges(edges, x, np.arange(10) % 3)

@@ -340,9 +340,10 @@ def _warn_of_gaps(y: Tensor, num_classes: int) -> None:
     gaps = (found == 0).nonzero()[:, 0].tolist()
     # a graph without any label has one class by definition
     if gaps and len(gaps) < num_classes:
+        have = "has" if len(gaps) == 1 else "have"
         logger.warning(
-            f"label values have gaps: no node has {listed(gaps)}, {len(gaps)} of the values from 0 to "
-            f"{num_classes - 1}; number the classes without gaps, or give `num_classes` if all of them exist"
+            f"{len(gaps)} of the {num_classes} classes from 0 to {num_classes - 1} {have} no node: {listed(gaps)}; "
+            f"number the classes without gaps, or give `num_classes={num_classes}` if all of them exist"
         )
 
 
