@@ -43,6 +43,23 @@ def test_the_task_follows_from_the_labels(columns: Any, task: str, classes: tupl
     np.testing.assert_array_equal(found, y)
 
 
+@pytest.mark.parametrize("labels", [["0", "-1", "1", "-1"], [0, -1, 1, -1], ["0.0", "-1.0", "1.0", "-1.0"]])
+def test_a_class_of_minus_one_beside_numbered_ones_is_a_warning(labels: Any, caplog: pytest.LogCaptureFixture) -> None:
+    target, _ = fit({"y": labels})
+    assert target.classes == ("-1", "0", "1")
+    (record,) = caplog.records
+    assert record.message == (
+        "`nodes`, column `y`: -1 is a class of its own, with 2 nodes; if it stands for no label, leave these values "
+        "empty"
+    )
+
+
+@pytest.mark.parametrize("labels", [["-1", "1"], ["-1", "-2", "0"], ["-1", "a", "b"], ["0", "1"], ["-1", "0.5", "2"]])
+def test_minus_one_beside_other_classes_is_one_of_them(labels: Any, caplog: pytest.LogCaptureFixture) -> None:
+    fit({"y": labels})
+    assert not caplog.records
+
+
 def test_a_class_in_another_spelling_is_the_same_class() -> None:
     """Pandas writes 1 as 1.0 where the column has missing values, and True where Arrow writes true."""
     target, found = fit({"y": ["1", "0", "1.0", "", "10"]})

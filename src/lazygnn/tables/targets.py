@@ -3,6 +3,7 @@
 `N` rows, `C` classes or numbers.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from lazygnn.tables.options import TableOptions
 from lazygnn.tables.reading import TEXT, Source
 from lazygnn.tables.schema import Target
 from lazygnn.tables.summary import Summary
+
+logger = logging.getLogger(__name__)
 
 SEPARATOR = ";"
 # more different whole numbers are numbers rather than names of classes
@@ -59,6 +62,7 @@ def fit_target(source: Source, table: pa.Table, columns: Sequence[str], options:
         raise GraphError(
             f"{source.name}, column `{values.name}`: all labels are {classes[0]!r}; give at least two classes"
         )
+    _warn_of_minus_one(values, found, classes)
     return Target(columns=(values.name,), task=task, classes=classes)
 
 
@@ -139,6 +143,17 @@ def _refuse_unknown(values: Values, unknown: np.ndarray) -> None:
     """Refuses labels of another table that are not classes of this one."""
     if unknown.any():
         raise values.error(int(unknown.argmax()), "is not a class of the graph; correct it, or leave it empty")
+
+
+def _warn_of_minus_one(values: Values, labels: Any, classes: Sequence[str]) -> None:
+    """Warns of a class -1 beside numbered classes, which often stands for no label."""
+    others = [name for name in classes if name != "-1"]
+    # -1 and 1 are two classes
+    if "-1" in classes and len(others) > 1 and all(name.isdecimal() for name in others):
+        logger.warning(
+            f"{values.source.name}, column `{values.name}`: -1 is a class of its own, with "
+            f"{pc.sum(pc.equal(labels, '-1')).as_py():,} nodes; if it stands for no label, leave these values empty"
+        )
 
 
 def _split(texts: Any) -> Any:
