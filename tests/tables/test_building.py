@@ -187,6 +187,30 @@ def test_a_split_that_tests_on_earlier_training_nodes_is_a_warning(
     )
 
 
+@pytest.mark.parametrize(
+    ("ids", "header", "drop"),
+    [("abc", "a,b", False), ("abc", " a\tb", False), ("012", "0,1", False), ("012", "0,17", True)],
+)
+def test_an_edge_in_place_of_the_header_is_refused(tmp_path: Path, ids: str, header: str, drop: bool) -> None:
+    nodes = "id,x\n" + "".join(f"{one},{number}\n" for number, one in enumerate(ids))
+    edges = header + "\n" + ("\t" if "\t" in header else ",").join(ids[1:]) + "\n"
+    first, second = header.replace("\t", ",").strip().split(",")
+    with pytest.raises(GraphError, match=rf"line 1: `{first}` and `{second}` look like an edge, not like a"):
+        imported(tmp_path, nodes, edges, drop_unknown=drop)
+    given = imported(tmp_path, nodes, edges, source=first, target=second)
+    assert given.graph.num_edges == 1
+
+
+@pytest.mark.parametrize("header", ["buyer,seller", "a,seller", "source,target", "2020,2021", "1,2"])
+def test_a_header_that_is_no_edge_is_read(tmp_path: Path, header: str) -> None:
+    nodes = "id,x\n" + "".join(f"{one},1\n" for one in ("a", "b", "source", "target"))
+    assert imported(tmp_path, nodes, f"{header}\na,b\n").graph.num_edges == 1
+
+
+def test_columns_of_a_data_frame_may_be_named_like_nodes() -> None:
+    assert Graph.from_tables({"id": [0, 1, 2], "x": [1, 2, 3]}, {"0": [0, 1], "1": [1, 2]}).num_edges == 2
+
+
 def test_errors_name_file_line_and_column(tmp_path: Path) -> None:
     where = re.escape(str(tmp_path))
     with pytest.raises(GraphError, match=rf"`{where}/edges.csv`, line 3, column `target`: 'q' is not an id of "):

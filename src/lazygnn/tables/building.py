@@ -13,7 +13,7 @@ from lazygnn.errors import ConfigError
 from lazygnn.graph import Graph, without_warnings
 from lazygnn.tables.describing import count_facts, note_edges, note_features, note_guesses, note_labels
 from lazygnn.tables.encoding import encode_columns, fit_columns, read_nodes, summaries
-from lazygnn.tables.linking import Edges, index_nodes, read_edges
+from lazygnn.tables.linking import Edges, index_nodes, read_edges, refuse_edge_as_header
 from lazygnn.tables.options import TableOptions
 from lazygnn.tables.reading import Source, Tell, open_table
 from lazygnn.tables.roles import NodeRoles, edge_roles, node_roles
@@ -73,6 +73,7 @@ def import_tables(
     summarized = summaries(node_table, roles.features, options) if like is None else []
     table = read_nodes(node_table, kept, summarized, _told(progress, node_table, end=0.5))
     index = index_nodes(node_table, table, roles.id)
+    refuse_edge_as_header(edge_table, ends, index)
     columns = fit_columns(summarized) if like is None else like.columns
     if not columns and not options.structural:
         raise ConfigError(

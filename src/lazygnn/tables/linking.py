@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lazygnn.errors import GraphError
 from lazygnn.graph import Graph
 from lazygnn.tables.columns import LONGEST_NAME, first, matches, show
-from lazygnn.tables.reading import TEXT, Source, Tell, decode, ignore_progress
+from lazygnn.tables.reading import TEXT, CsvSource, Source, Tell, decode, ignore_progress
 from lazygnn.tables.roles import EdgeRoles
 
 # integers that equal their text and fit 64 bits
@@ -42,9 +42,13 @@ class NodeIndex:
         found: np.ndarray = pc.fill_null(pc.index_in(ids, value_set=self.texts), -1).to_numpy(zero_copy_only=False)
         return found
 
+    def are_integers(self) -> bool:
+        """Returns whether every id is an integer."""
+        return bool(pc.all(matches(self.texts, _INTEGER)).as_py())
+
     def node_ids(self) -> np.ndarray:
         """Returns the ids, as integers if every text is one."""
-        if pc.all(matches(self.texts, _INTEGER)).as_py():
+        if self.are_integers():
             return np.asarray(pc.cast(self.texts, pa.int64()).to_numpy())
         length = pc.max(pc.utf8_length(self.texts)).as_py() or 1
         ids = np.empty(len(self.texts), dtype=f"<U{length}")
@@ -107,6 +111,21 @@ def index_nodes(source: Source, table: pa.Table, column: str) -> NodeIndex:
             f"{int(repeated.sum()):,} rows repeat an id; give every node one row"
         )
     return NodeIndex(texts, source.name)
+
+
+def refuse_edge_as_header(source: Source, roles: EdgeRoles, index: NodeIndex) -> None:
+    """Refuses a CSV file without a header, whose first edge would be taken for one."""
+    if not roles.by_position or not isinstance(source, CsvSource):
+        return
+    ends = roles.source, roles.target
+    names = pa.array(ends, TEXT)
+    known = index.positions(names) >= 0
+    if known.all() or (pc.all(matches(names, _INTEGER)).as_py() and index.are_integers()):
+        raise GraphError(
+            f"{source.name}, line {source.layout.header_line}: `{ends[0]}` and `{ends[1]}` look like an edge, not like "
+            "a header; write a header above it, such as `source` and `target`, or if these are names of columns, "
+            f"give `--source {ends[0]}` and `--target {ends[1]}`"
+        )
 
 
 def read_edges(

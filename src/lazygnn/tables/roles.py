@@ -43,6 +43,7 @@ class EdgeRoles:
         weight: Weights; `None` if there are none.
         ignored: Columns that are not used.
         guessed: What was guessed, in words.
+        by_position: Whether the two nodes were found without names, as the only columns.
     """
 
     source: str
@@ -50,6 +51,7 @@ class EdgeRoles:
     weight: str | None
     ignored: tuple[str, ...]
     guessed: tuple[str, ...]
+    by_position: bool = False
 
 
 def node_roles(table: Source, options: TableOptions, *, guess: bool = True) -> NodeRoles:
@@ -111,7 +113,8 @@ def edge_roles(table: Source, options: TableOptions, *, guess: bool = True) -> E
     taken = _taken(given)
     source = options.source or _guess(table, _SOURCES, "--source", guessed, taken=taken)
     target = options.target or _guess(table, _TARGETS, "--target", guessed, taken=taken)
-    if source is None and target is None and len(table.columns) == 2:
+    by_position = source is None and target is None and len(table.columns) == 2
+    if by_position:
         source, target = table.columns
         guessed.append(f"`--source {source}` and `--target {target}`")
     for option, found in (("--source", source), ("--target", target)):
@@ -125,7 +128,7 @@ def edge_roles(table: Source, options: TableOptions, *, guess: bool = True) -> E
         weight = _guess(table, _WEIGHTS, "--weight", guessed, taken=taken)
     used = (source, target, weight)
     ignored = tuple(column for column in table.columns if column not in used)
-    return EdgeRoles(str(source), str(target), weight, ignored, tuple(guessed))
+    return EdgeRoles(str(source), str(target), weight, ignored, tuple(guessed), by_position)
 
 
 def _guess(table: Source, names: Sequence[str], option: str, guessed: list[str], *, taken: set[str]) -> str | None:
