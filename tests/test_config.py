@@ -17,7 +17,7 @@ from lazygnn.config import (
     split_options,
 )
 from lazygnn.errors import ConfigError
-from lazygnn.methods import read_config, resolve
+from lazygnn.methods import derive, read_config, resolve
 
 
 class Shape(Options):
@@ -26,6 +26,35 @@ class Shape(Options):
 
 
 GROUPS: dict[str, type[Options]] = {"trainer": TrainerOptions, "shape": Shape}
+
+
+@pytest.mark.parametrize(
+    ("method", "values", "message"),
+    [
+        ("label-propagation", {"lr": 0.5}, "`lr` is 0.5, but `epochs` is 0, so that nothing is learned; omit `lr`"),
+        ("label-propagation", {"patience": 9}, "`patience` is 9, but `epochs` is 0, so that nothing is learned; omit"),
+        ("gcn", {"epochs": 0, "schedule": "cosine"}, "`schedule` is cosine, but `epochs` is 0, so that nothing is"),
+        (
+            "gcn",
+            {"rest_weight_decay": 0.1},
+            "`rest_weight_decay` is 0.1, but `decay_layers` is empty, so that `weight_decay` applies to all layers; "
+            "set `decay_layers`, or omit `rest_weight_decay`",
+        ),
+    ],
+)
+def test_an_option_of_training_without_effect_is_refused(method: str, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        resolve(method, "some", values)
+    (name,) = values.keys() - {"epochs"}
+    with pytest.raises(ConfigError, match=f"`{name}`"):
+        derive(resolve(method, "some"), values)
+
+
+def test_an_option_of_training_with_an_effect_is_taken() -> None:
+    assert resolve("gcn", "some", {"rest_weight_decay": 0.1, "decay_layers": 1}).trainer.decay_layers == 1
+    # the recipe sets what a run without epochs does not need
+    assert resolve("gcn", "cora", {"epochs": 0}).trainer.decay_layers == 1
+    assert resolve("label-propagation", "some", {"epochs": 0, "lr": 0.01, "metric": "macro-f1"}).trainer.lr == 0.01
 
 
 @pytest.mark.parametrize(

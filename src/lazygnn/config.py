@@ -17,6 +17,20 @@ from lazygnn.untrusted.text import parse_toml
 
 # options that were renamed: old name -> new name
 RENAMED = {"fanout": "num_neighbors"}
+# options of training that only learning reads
+_LEARNING = (
+    "lr",
+    "optimizer",
+    "weight_decay",
+    "rest_weight_decay",
+    "decay_layers",
+    "schedule",
+    "warmup_epochs",
+    "clip_norm",
+    "patience",
+    "eval_every",
+    "class_weight",
+)
 # decimals of a number that is shown and not computed with
 _SHOWN_DECIMALS = 6
 _SHOWN_CHARACTERS = 200
@@ -32,6 +46,10 @@ class Options(BaseModel):
     def ignored(self) -> dict[str, str]:
         """Returns a message for every option without effect, by name: the reason and the remedy."""
         return {}
+
+    def differs(self, name: str) -> bool:
+        """Returns whether the value of an option is not its default."""
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
 
     def resolved(self) -> Self:
         """Returns the same options with those filled in that were left empty or `auto` and follow from others."""
@@ -109,6 +127,22 @@ class TrainerOptions(Options):
         600.0, gt=0, description="seconds after which a rank that does not answer ends the training"
     )
     compile: bool = Field(False, description="compile the MLP with `torch.compile` on a GPU")
+
+    def ignored(self) -> dict[str, str]:
+        """Adds options of learning where there are no epochs, and a decay of no layer."""
+        found = super().ignored()
+        if self.epochs == 0:
+            return found | {
+                name: f"`{name}` is {getattr(self, name)}, but `epochs` is 0, so that nothing is learned; omit `{name}`"
+                for name in _LEARNING
+                if self.differs(name)
+            }
+        if self.decay_layers is None and self.differs("rest_weight_decay"):
+            found["rest_weight_decay"] = (
+                f"`rest_weight_decay` is {self.rest_weight_decay}, but `decay_layers` is empty, so that `weight_decay` "
+                "applies to all layers; set `decay_layers`, or omit `rest_weight_decay`"
+            )
+        return found
 
 
 class Asked(NamedTuple):

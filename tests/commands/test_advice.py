@@ -40,6 +40,32 @@ def test_less_than_a_quarter_of_the_epochs_of_the_rule_is_warned_of(
     assert caplog.messages == (lines if warned else [])
 
 
+@pytest.mark.parametrize(
+    ("values", "warned"),
+    [
+        ({"epochs": 100, "warmup_epochs": 100}, True),
+        ({"warmup_epochs": 301}, True),
+        ({"warmup_epochs": 299}, False),
+        ({"epochs": 0, "warmup_epochs": 0}, False),
+    ],
+    ids=str,
+)
+def test_a_learning_rate_that_never_reaches_its_value_is_warned_of(
+    values: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = resolve("lazygnn", "mine", values, graph=SCARCE)
+    told(config, values, SCARCE)
+    lines = [
+        f"`warmup_epochs` is {values['warmup_epochs']}, but `epochs` is {config.trainer.epochs}, so that the learning "
+        "rate never reaches `lr`; choose fewer `warmup_epochs`, or more `epochs`"
+    ]
+    assert caplog.messages == (lines if warned else [])
+    caplog.clear()
+    # it is not the user who has set it
+    told(config, {}, SCARCE)
+    assert not any("warmup" in line for line in caplog.messages)
+
+
 def test_a_graph_without_validation_nodes_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     graph = replace(SCARCE, masks={"train": SCARCE.masks["train"]})
     for method, epochs in (("lazygnn", 300), ("label-propagation", 0)):

@@ -88,6 +88,15 @@ def test_more_parts_in_a_batch_than_exist_are_refused() -> None:
         ),
         ("lazygnn-paper", {"halo": "frozen", "num_parts": 1}, "`halo` is frozen, but `num_parts` is 1, which means"),
         ("cluster-gcn", {"keep_batches": False}, "`keep_batches` is false, but `num_parts` is 1, which means full"),
+        ("gcn-gas", {"history": "host"}, "`history` is host, but `num_parts` is 1, .*, or omit `history`"),
+        ("appnp-gas", {"history_dtype": "int8"}, "`history_dtype` is int8, but `num_parts` is 1"),
+        ("gcn-graphfm", {"momentum": 0.7}, "`momentum` is 0.7, but `num_parts` is 1, .*, or omit `momentum`"),
+        ("gcn-lmc", {"beta": 0.1}, "`beta` is 0.1, but `num_parts` is 1"),
+        ("gcn-lmc", {"score": "convex"}, "`score` is convex, but `num_parts` is 1"),
+        ("gcn-lmc", {"history": "disk"}, "`history` is disk, but `num_parts` is 1"),
+        ("vq-gnn", {"num_words": 7}, "`num_words` is 7, but `num_parts` is 1, .*, or omit `num_words`"),
+        ("vq-gnn", {"word_channels": 2, "num_parts": 1}, "`word_channels` is 2, but `num_parts` is 1"),
+        ("vq-gnn", {"word_decay": 0.5}, "`word_decay` is 0.5, but `num_parts` is 1"),
     ],
 )
 def test_an_option_of_parts_is_refused_in_full_batch(method: str, values: dict[str, Any], message: str) -> None:

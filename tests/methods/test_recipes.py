@@ -176,7 +176,7 @@ def test_values_of_a_recipe_or_a_default_are_not_refused(method: str, values: di
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_a_stored_configuration_reads_back(method: str) -> None:
-    config = resolve(method, "cora", {"lr": 0.125}, seed=3, root="somewhere")
+    config = resolve(method, "cora", {"checkpoint_minutes": 0.125}, seed=3, root="somewhere")
     assert read_config(config.model_dump()) == config
 
 

@@ -20,7 +20,7 @@ _NAMED = 5
 
 
 def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callable[[str], None]) -> None:
-    """Warns of missing nodes and of far fewer epochs than the rule takes; tells that the rule shows labels.
+    """Warns of missing nodes and of too few epochs; tells that the rule shows labels.
 
     Args:
         config: From `resolve`.
@@ -33,6 +33,7 @@ def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callab
             f"`{graph.name}` has no validation nodes, so the weights of the last epoch count, and nothing else is "
             "chosen; add a `val_mask`"
         )
+    _warn_of_warmup(config, values)
     if graph.task.kind == "single-label":
         _warn_of_classes(graph)
     elif graph.task.kind == "multi-label":
@@ -51,6 +52,16 @@ def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callab
         tell(
             f"the rule shows training labels to the model as input (`label_input={chosen['label_input']}`); "
             "`--set label_input=0` trains without them"
+        )
+
+
+def _warn_of_warmup(config: Config, values: Mapping[str, Any]) -> None:
+    """Warns of a rise of the learning rate that the user sets and that the epochs do not complete."""
+    rise, epochs = config.trainer.warmup_epochs, config.trainer.epochs
+    if "warmup_epochs" in values and rise >= epochs > 0:
+        logger.warning(
+            f"`warmup_epochs` is {rise}, but `epochs` is {epochs}, so that the learning rate never reaches `lr`; "
+            "choose fewer `warmup_epochs`, or more `epochs`"
         )
 
 

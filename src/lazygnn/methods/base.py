@@ -131,10 +131,6 @@ class MethodOptions(Options):
         False, description="scale each row of the features to sum to one"
     )
 
-    def differs(self, name: str) -> bool:
-        """Returns whether the value of an option is not its default."""
-        return bool(getattr(self, name) != type(self).model_fields[name].default)
-
     @property
     def keeps_features_on_host(self) -> bool:
         """Returns whether the graph stays in host memory and batches are moved."""

@@ -3,6 +3,8 @@
 https://arxiv.org/abs/2206.07161
 """
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from lazygnn.graph import Graph
@@ -15,6 +17,8 @@ from lazygnn.models import GraphFM
 
 class GCNGraphFMOptions(GCNOptions, GASOptions):
     """A GCN with a history after each layer but the last."""
+
+    for_parts: ClassVar[tuple[str, ...]] = (*GASOptions.for_parts, "momentum")
 
     momentum: float = Field(
         0.1, ge=0, le=1, description="weight of a batch's estimate in the stored rows of its halo; 0 means gcn-gas"

@@ -1,13 +1,13 @@
 """GCN on parts of the graph with compensated values and gradients (LMC); https://arxiv.org/abs/2302.00924."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from lazygnn.graph import Graph
 from lazygnn.methods.base import Method, Place
 from lazygnn.methods.gcn import GCNOptions, adapt
-from lazygnn.methods.options import ClusterOptions, HistoryOptions, load_parts
+from lazygnn.methods.options import FOR_HISTORIES, ClusterOptions, HistoryOptions, load_parts
 from lazygnn.model import Model
 from lazygnn.models import LMC
 from lazygnn.propagation import Mix
@@ -16,6 +16,8 @@ from lazygnn.propagation.compensation import Compensation
 
 class GCNLMCOptions(GCNOptions, ClusterOptions, HistoryOptions):
     """A GCN with histories of values and gradients."""
+
+    for_parts: ClassVar[tuple[str, ...]] = (*ClusterOptions.for_parts, *FOR_HISTORIES, "beta", "score")
 
     halo: Literal["induced"] = Field("induced", description="one hop of neighbors with their edges in the batch")
     beta: float = Field(

@@ -4,7 +4,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, TypeVar
 
 import torch
 from pydantic import Field, PositiveInt
@@ -110,7 +110,20 @@ class LayerDrawOptions(BatchOptions):
 
 
 class ClusterOptions(MethodOptions):
-    """Batches of parts of the graph, and where features and edges are stored."""
+    """Batches of parts of the graph, and where features and edges are stored.
+
+    Attributes:
+        for_parts: Names of the options that have no effect in full batch.
+    """
+
+    for_parts: ClassVar[tuple[str, ...]] = (
+        "parts_per_batch",
+        "partition",
+        "partition_seed",
+        "balance",
+        "halo",
+        "keep_batches",
+    )
 
     num_parts: int = Field(1, ge=1, description="parts the graph is partitioned into; 1 means full batch")
     parts_per_batch: int = Field(1, ge=1, description="parts in a batch")
@@ -136,7 +149,7 @@ class ClusterOptions(MethodOptions):
         """Adds the options that only a partitioned graph needs."""
         found = super().ignored()
         if self.num_parts == 1:
-            for name in ("parts_per_batch", "partition", "partition_seed", "balance", "halo", "keep_batches"):
+            for name in self.for_parts:
                 if self.differs(name):
                     found[name] = self.needs_parts(name)
         elif self.partition in ("random", "contiguous") and self.differs("balance"):
@@ -269,6 +282,10 @@ class InferenceOptions(MethodOptions):
         return place.folder if self.eval_storage == "disk" else None
 
 
+# options of histories that full batch does not have
+FOR_HISTORIES = ("history", "history_dtype")
+
+
 def default_beta(num_layers: int) -> float:
     """Returns the weight of fresh features with which lazy steps reach as far as ten exact ones."""
     return 1 - math.pow(0.9, num_layers / 2)
@@ -276,6 +293,8 @@ def default_beta(num_layers: int) -> float:
 
 class GASOptions(ClusterOptions, HistoryOptions):
     """Parts with a halo of one hop, and a history after each layer but the last (GNNAutoScale)."""
+
+    for_parts: ClassVar[tuple[str, ...]] = (*ClusterOptions.for_parts, *FOR_HISTORIES)
 
     halo: Literal["features"] = Field("features", description="one hop of neighbors with their features")
 

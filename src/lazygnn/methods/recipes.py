@@ -146,10 +146,7 @@ def resolve(
     chosen = recipe(method, source, graph=graph, values=values)
     chosen = published_values(dataset, graph) | chosen | dict(values)
     groups = split_options(chosen, {"trainer": TrainerOptions, "model": options})
-    # only what the user set is refused: a recipe may set more than a run needs
-    for name, reason in groups["model"].ignored().items():
-        if name in values:
-            raise ConfigError(reason)
+    _check_effect(groups, values)
     config = check_options(Config, {"method": method, "dataset": dataset, **groups, **run})
     return config if graph is not None else config.without_graph(Asked(source, dict(values)))
 
@@ -191,9 +188,7 @@ def derive(config: Config, values: Mapping[str, Any], *, method: str | None = No
     known = {name for options in groups.values() for name in options.model_fields}
     merged = {name: "none" if value is None else value for name, value in kept.items() if name in known}
     typed = split_options(merged | dict(values), groups)
-    for name, reason in typed["model"].ignored().items():
-        if name in values:
-            raise ConfigError(reason)
+    _check_effect(typed, values)
     return check_options(Config, {**dict(config), "method": method, **typed, **run})
 
 
@@ -208,6 +203,14 @@ def read_config(record: Mapping[str, Any]) -> Config:
         if isinstance(record.get(group), Mapping)
     }
     return check_options(Config, {**record, **typed})
+
+
+def _check_effect(groups: Mapping[str, Options], values: Mapping[str, Any]) -> None:
+    """Refuses options without effect that the user set: a recipe may set more than a run needs."""
+    for options in groups.values():
+        for name, reason in options.ignored().items():
+            if name in values:
+                raise ConfigError(reason)
 
 
 def _check_owner(names: Iterable[str], method: str) -> None:

@@ -4,7 +4,7 @@ https://arxiv.org/abs/2110.14363
 """
 
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -21,6 +21,8 @@ from lazygnn.propagation.codebook import Codebook
 
 class VQGNNOptions(GCNOptions, GASOptions):
     """A GCN with a codebook for each layer but the first."""
+
+    for_parts: ClassVar[tuple[str, ...]] = (*GASOptions.for_parts, "num_words", "word_channels", "word_decay")
 
     history_dtype: Literal["float32"] = Field("float32", description="number format of the stored codes")
     # codes are whole numbers in float32
