@@ -131,6 +131,21 @@ def test_values_that_do_not_go_together_are_a_failed_trial(misleading: Path, tmp
     assert lines[0].startswith("trial 0: failed; halo=none, num_parts=1; `halo` is none, but `num_parts` is 1")
 
 
+def test_a_first_trial_without_the_values_of_the_rule_is_warned_of(
+    misleading: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "space.toml").write_text("mlp_layers = [4]\ndropout = [0.0, 0.5]\n")
+    search: dict[str, Any] = {"out": tmp_path / "search", "space": "space.toml", "trials": 1, "device": "cpu"}
+    found = commands.tune("mlp", misleading.name, {"epochs": 1, "hidden_channels": 4}, **search)
+    assert found["options"] == {"epochs": 1, "hidden_channels": 4, "mlp_layers": 4, "dropout": 0.5}
+    (message,) = [line for line in caplog.messages if "first trial" in line]
+    assert message.startswith("the space does not contain `mlp_layers=3` of the recipe or rule, so the first")
+    caplog.clear()
+    commands.resume_tuning(tmp_path / "search", trials=2)
+    commands.tune("mlp", misleading.name, {"epochs": 1, "hidden_channels": 4}, trials=1, device="cpu")
+    assert not any("first trial" in line for line in caplog.messages)
+
+
 def test_a_search_does_not_go_on_with_another_graph(misleading: Path, tmp_path: Path) -> None:
     folder = tmp_path / "tune"
     commands.tune("mlp", misleading.name, {"epochs": 1}, out=folder, trials=1, device="cpu")

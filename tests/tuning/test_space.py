@@ -7,7 +7,16 @@ from lazygnn.config import Config
 from lazygnn.errors import ConfigError
 from lazygnn.methods import METHODS, resolve
 from lazygnn.tunable import Choices, Range
-from lazygnn.tuning.space import PAPER, find_space, nearest_values, options_space, read_space, write_space
+from lazygnn.tuning.space import (
+    PAPER,
+    Space,
+    find_space,
+    left_out,
+    nearest_values,
+    options_space,
+    read_space,
+    write_space,
+)
 
 
 @pytest.fixture
@@ -23,6 +32,7 @@ def test_the_ranges_of_a_method_are_valid_and_contain_its_defaults(method: str, 
     space = find_space("options", method, {}, config)
     given = dict(config.trainer) | dict(config.model)
     assert nearest_values(space, config) == {name: pytest.approx(given[name]) for name in space}
+    assert left_out(space, config) == {}
     assert ("lr" in space) == (method != "label-propagation")
 
 
@@ -112,6 +122,18 @@ def test_the_nearest_number_is_one_of_the_range(values: Range, given: float, exp
     name = "hidden_channels" if isinstance(expected, int) else "clip_norm"
     found = nearest_values({name: values}, resolve("lazygnn", "cora", {name: given}))
     assert found == {name: pytest.approx(expected, rel=1e-12)}
+
+
+def test_values_that_a_space_does_not_contain_are_named(default: Config) -> None:
+    config = resolve("lazygnn", "cora", {"dropout": 0.35, "alpha": 0.3, "hidden_channels": 64, "mlp_layers": 2})
+    space: Space = {
+        "dropout": Range(0.0, 0.8, step=0.05),
+        "alpha": Range(0.0, 0.8, step=0.5),
+        "hidden_channels": Choices((64, 128)),
+        "mlp_layers": Choices((3, 4)),
+        "clip_norm": Range(0.5, 2.0),
+    }
+    assert left_out(space, config) == {"alpha": 0.3, "mlp_layers": 2, "clip_norm": None}
 
 
 def test_a_range_ends_with_its_last_step(tmp_path: Path, default: Config) -> None:

@@ -1,6 +1,7 @@
 """Searches good options for a method on a graph, and writes them as a file for `train --config`."""
 
 import json
+import logging
 import math
 import signal
 import time
@@ -12,6 +13,7 @@ from typing import Any
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.run_folders import new_folder
+from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError, reason
 from lazygnn.files import write_file
 from lazygnn.graph import Graph
@@ -23,10 +25,12 @@ from lazygnn.run.lock import locked
 from lazygnn.run.saving import Interrupted
 from lazygnn.task import ERRORS
 from lazygnn.training.metrics import find_metric
-from lazygnn.tuning.space import find_space, nearest_values, read_space, write_space
+from lazygnn.tuning.space import Space, find_space, left_out, nearest_values, read_space, write_space
 from lazygnn.tuning.study import Asked, Study, Tried, check_pruner, load_optuna
 from lazygnn.tuning.trial import Subject
 from lazygnn.tuning.workers import run_here, run_in_workers
+
+logger = logging.getLogger(__name__)
 
 STUDY, BEST = "study.json", "best.toml"
 
@@ -50,6 +54,8 @@ def tune(
     tell: Tell = lambda _: None,
 ) -> dict[str, Any]:
     """Searches the options with the best validation score; test nodes are not looked at.
+
+    The first trial has the values of the recipe or rule, as far as the space contains them; a warning names the others.
 
     Args:
         method: Name of the method.
@@ -88,6 +94,7 @@ def tune(
         "trials": trials,
         "graph": fingerprint(graph),
     }
+    _warn_of_first(found, default)
     with locked(folder):
         _create(folder, content)
         return _search(folder, subject, graph, trials=trials, timeout=timeout, jobs=jobs, tell=tell)
@@ -140,7 +147,7 @@ def _search(
         epochs=default.trainer.epochs,
         lower=metric in ERRORS,
     )
-    # the best can then not be worse than the default
+    # where the space contains the default, the best is not worse
     study.begin_with(nearest_values(space, default))
     again = study.interrupted()
     left = trials - len(study.tried()) - len(again)
@@ -232,6 +239,16 @@ def _check_graph(folder: Path, content: Mapping[str, Any], graph: Graph) -> None
         raise CheckpointError(
             f"graph `{graph.name}` has other content than when search `{folder}` was started; restore it, start a new "
             "search with another `--out`, or take it as it is with `--no-verify`"
+        )
+
+
+def _warn_of_first(space: Space, default: Config) -> None:
+    """Warns of a first trial that cannot have the values of the recipe or rule."""
+    if missing := left_out(space, default):
+        named = ", ".join(f"`{name}={'none' if value is None else value}`" for name, value in missing.items())
+        logger.warning(
+            f"the space does not contain {named} of the recipe or rule, so the first trial has other values, and the "
+            "best trial may be worse than a training without options; add these values, or compare with that"
         )
 
 

@@ -115,6 +115,17 @@ def nearest_values(space: Space, config: Config) -> dict[str, Any]:
     return found
 
 
+def left_out(space: Space, config: Config) -> dict[str, Any]:
+    """Returns the values of a configuration that are searched, but that a space does not contain."""
+    given, found = dict(config.trainer) | dict(config.model), nearest_values(space, config)
+    return {name: given[name] for name in space if name not in found or not _equal(found[name], given[name])}
+
+
+def _equal(found: Any, given: Any) -> bool:
+    # the sum of steps is rounded
+    return math.isclose(found, given) if isinstance(given, float) else bool(found == given)
+
+
 def _containing(values: Range | Choices, field: FieldInfo, default: Any) -> Range | Choices:
     if isinstance(values, Choices):
         known = values.values or ((False, True) if field.annotation is bool else get_args(field.annotation))

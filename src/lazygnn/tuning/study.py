@@ -67,7 +67,7 @@ class Study:
         self._running: dict[int, Any] = {}
 
     def begin_with(self, values: dict[str, Any]) -> None:
-        """Makes these values the first trial, unless there is one already; values of other options are drawn."""
+        """Makes these values the first trial, unless there is one already; values that it lacks are drawn."""
         if not self.study.get_trials(deepcopy=False):
             self.study.enqueue_trial(values)
 
