@@ -4,12 +4,12 @@ from typing import Any
 import pytest
 import torch
 
-from lazygnn.commands.advice import advise
+from lazygnn.commands.advice import advise, advise_longer
 from lazygnn.commands.sharing import resolve_for_ranks
 from lazygnn.config import Config
 from lazygnn.data.synthetic import block_graph
 from lazygnn.graph import Graph
-from lazygnn.methods import recipes, resolve
+from lazygnn.methods import derive, recipes, resolve
 from lazygnn.task import Task
 
 # six training labels per feature, and 300 of them near all nodes
@@ -64,6 +64,36 @@ def test_a_learning_rate_that_never_reaches_its_value_is_warned_of(
     # it is not the user who has set it
     told(config, {}, SCARCE)
     assert not any("warmup" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("values", "warning"),
+    [
+        (
+            {},
+            "the run keeps `warmup_epochs=4` and `eval_every=1`; for a new run with 400 epochs, the rule sets "
+            "`warmup_epochs=20` and `eval_every=8`",
+        ),
+        (
+            {"eval_every": 2},
+            "the run keeps `warmup_epochs=4`; for a new run with 400 epochs, the rule sets `warmup_epochs=20`",
+        ),
+        ({"warmup_epochs": 3, "eval_every": 8}, None),
+    ],
+    ids=str,
+)
+def test_values_that_a_longer_run_keeps_are_warned_of(
+    values: dict[str, Any], warning: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = resolve("lazygnn", "mine", {**values, "epochs": 40, "schedule": "constant"}, graph=SCARCE)
+    after = derive(before, {"epochs": 400})
+    advise_longer(before, after, SCARCE)
+    assert caplog.messages == ([] if warning is None else [warning])
+    caplog.clear()
+    # a method without a rule has no values that follow from the epochs
+    label_propagation = resolve("label-propagation", "mine", graph=SCARCE)
+    advise_longer(label_propagation, label_propagation, SCARCE)
+    assert caplog.messages == []
 
 
 def test_a_graph_without_validation_nodes_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:

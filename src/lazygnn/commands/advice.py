@@ -55,6 +55,33 @@ def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callab
         )
 
 
+def advise_longer(before: Config, after: Config, graph: Graph) -> None:
+    """Warns of values that a run keeps, where the rule sets others for a run with its new epochs from the start.
+
+    Args:
+        before: The configuration that the run was started with.
+        after: The same with more epochs.
+        graph: Its graph; if there is a recipe for it, no value follows from the epochs.
+    """
+    if not follows_rule(after.method, after.dataset, graph):
+        return
+    earlier, later = (
+        recipe(config.method, config.dataset, graph=graph, values=dict(config.trainer) | dict(config.model))
+        for config in (before, after)
+    )
+    started = dict(before.trainer)
+    # another value than that of the rule is the user's own
+    if changed := [name for name in earlier if earlier[name] != later[name] and started.get(name) == earlier[name]]:
+        logger.warning(
+            f"the run keeps {_assigned(earlier, changed)}; for a new run with {after.trainer.epochs} epochs, the rule "
+            f"sets {_assigned(later, changed)}"
+        )
+
+
+def _assigned(values: Mapping[str, Any], names: list[str]) -> str:
+    return " and ".join(f"`{name}={values[name]}`" for name in names)
+
+
 def _warn_of_warmup(config: Config, values: Mapping[str, Any]) -> None:
     """Warns of a rise of the learning rate that the user sets and that the epochs do not complete."""
     rise, epochs = config.trainer.warmup_epochs, config.trainer.epochs

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lazygnn.commands.advice import advise_longer
 from lazygnn.commands.conclusion import conclude, keeping_best_weights, record_chosen
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
@@ -108,7 +109,7 @@ def resume(
     """Resumes a run from its last valid checkpoint, or from its start if it has none.
 
     A run that has ended is left unchanged, and its result is returned. With more epochs it goes on, and ends as a run
-    that was given them from the start.
+    that was given them, and its other options, from the start.
 
     Args:
         path: The run folder.
@@ -135,7 +136,8 @@ def resume(
 
 
 def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, *, quiet: bool) -> dict[str, Any]:
-    config, path = run.config(read_config), run.path
+    started, path = run.config(read_config), run.path
+    config = started
     if epochs is not None and epochs != config.trainer.epochs:
         config = extended(config, epochs, path)
         if CheckpointFolder(path / CHECKPOINTS).load_latest() is None:
@@ -149,6 +151,8 @@ def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, 
     graph = reload_graph(config, root)
     chosen = choose_device(device if device is not None else config.device)
     check_inputs(run, graph, chosen)
+    if config is not started:
+        advise_longer(started, config, graph)
     trainer = _make_trainer(run, config, graph, chosen)
     if checkpoint is not None:
         trainer.restore(checkpoint.tensors, checkpoint.state)
