@@ -71,17 +71,63 @@ def test_the_plain_file_runs_without_this_library(dataset: Path, tmp_path: Path,
     np.testing.assert_allclose(found, expected.softmax(dim=1), rtol=1e-5, atol=1e-5)
 
 
-def test_the_plain_file_says_what_it_needs(dataset: Path, tmp_path: Path, configure: Configure) -> None:
+def test_the_plain_file_says_what_it_needs(
+    dataset: Path,
+    tmp_path: Path,
+    block_arrays: dict[str, Any],
+    configure: Configure,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     commands.train(configure(dataset), tmp_path / "run", quiet=True)
     export_run(tmp_path / "run", tmp_path / "out")
-    np.savez(tmp_path / "sparse.npz", edge_index=np.zeros((2, 0), dtype=np.int64))
-    for arguments, message in {
-        ("sparse.npz", "out.npy"): "error: `sparse.npz` has no array `x`; save it with dense features, [N, D]\n",
-        ("sparse.npz",): "usage: python out/model.py graph.npz predictions.npy\n",
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plain, "__file__", str(tmp_path / "out" / "model.py"))
+    x, edges = block_arrays["x"], block_arrays["edge_index"]
+    holed, huge = x.copy(), x.astype(np.float64)
+    holed[[7, 9], 1], huge[3, 0] = np.nan, 1e300
+    np.savez("graph.npz", x=x, edge_index=edges)
+    np.savez("sparse.npz", edge_index=edges)
+    np.savez("few.npz", x=x[:, :2], edge_index=edges)
+    np.savez("holed.npz", x=holed, edge_index=edges)
+    np.savez("huge.npz", x=huge, edge_index=edges)
+    np.savez("texts.npz", x=x.astype(str), edge_index=edges)
+    np.savez("fractions.npz", x=x, edge_index=edges + 0.5)
+    np.savez("transposed.npz", x=x, edge_index=edges.T)
+    np.savez("weights.npz", x=x, edge_index=edges, edge_weight=np.full(edges.shape[1], np.nan))
+    np.save("array.npy", x)
+    Path("folder").mkdir()
+    Path("text.npz").write_text("a,b")
+    Path("empty.npz").touch()
+    Path("cut.npz").write_bytes(Path("graph.npz").read_bytes()[:200])
+    for graph, message in {
+        "sparse.npz": r"`sparse.npz` has no array `x`; save it with dense features, \[N, D\]",
+        "few.npz": r"`few.npz`: `x` has shape \(60, 2\); give \[nodes, 3\]",
+        "holed.npz": "`holed.npz`: row 7 of `x` has a number that is NaN or infinite; replace it",
+        "huge.npz": "`huge.npz`: row 3 of `x` has a number that is NaN or infinite; replace it",
+        "texts.npz": "`texts.npz`: can't convert np.ndarray of type numpy.str_.*",
+        "fractions.npz": r"`fractions.npz`: `edge_index` has shape .* and type float64; give integers or .*",
+        "transposed.npz": r"`transposed.npz`: `edge_index` has shape \(\d+, 2\) and type int64; give integers .*",
+        "weights.npz": "`weights.npz`: `weight` has to be a finite number of at least 0 for every edge",
+        "missing.npz": "cannot read `missing.npz`: No such file or directory; give a file that `numpy.savez` wrote",
+        "folder": "cannot read `folder`: Is a directory; give a file that `numpy.savez` wrote",
+        **{name: f"cannot read `{name}`: .*; give a .*" for name in ("array.npy", "text.npz", "empty.npz", "cut.npz")},
+    }.items():
+        with pytest.raises(SystemExit, match=f"^error: {message}$"):
+            plain.main(graph, "predictions.npy")
+    with pytest.raises(
+        SystemExit, match=r"^error: cannot write `no/out.npy`: No such file or directory; choose another"
+    ):
+        plain.main("graph.npz", "no/out.npy")
+    assert not Path("predictions.npy").exists()
+    for arguments, last in {
+        ("missing.npz", "out.npy"): "error: cannot read `missing.npz`: No such file or directory; give a file that ",
+        ("graph.npz",): "usage: python out/model.py graph.npz predictions.npy",
     }.items():
         call = [sys.executable, "out/model.py", *arguments]
-        done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (1, message)
+        done = subprocess.run(call, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stderr.startswith(last)
+        assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("texts", [False, True], ids=["integers", "texts"])

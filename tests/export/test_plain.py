@@ -20,7 +20,7 @@ def test_the_file_imports_torch_and_safetensors_alone() -> None:
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             found.add(str(node.module).split(".")[0])
-    standard = {"json", "math", "sys", "collections", "itertools", "pathlib", "typing", "warnings"}
+    standard = {"json", "math", "sys", "collections", "itertools", "pathlib", "typing", "warnings", "zipfile"}
     # numpy is for the program alone
     assert found == standard | {"torch", "safetensors", "numpy"}
 

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import torch
 from safetensors.torch import load_file
@@ -266,6 +267,12 @@ class Network(nn.Module):
         """
         if x.dim() != 2 or x.shape[1] != self.description["in_channels"]:
             raise ValueError(f"`x` has shape {tuple(x.shape)}; give [nodes, {self.description['in_channels']}]")
+        if len(wrong := (~x.isfinite()).any(dim=1).nonzero()):
+            raise ValueError(f"row {int(wrong[0])} of `x` has a number that is NaN or infinite; replace it")
+        if weight is not None and (
+            weight.shape != edges.shape[1:] or not weight.isfinite().all() or (weight < 0).any()
+        ):
+            raise ValueError("`weight` has to be a finite number of at least 0 for every edge")
         if labels is not None and not self.description["reads_labels"]:
             raise ValueError("this network was trained without `label_input` and reads no labels; omit `labels`")
         if (features := self.description["feature_scale"]) is not None:
@@ -396,6 +403,9 @@ def positions(edges: Any, ids: Any, num_nodes: int) -> Any:
     """Returns edges as positions of nodes, [2, M]; edges of the same type as the ids, integers or texts, are ids."""
     import numpy as np
 
+    if edges.ndim != 2 or len(edges) != 2 or (edges.size and edges.dtype.kind not in "iuSU"):
+        shape = f"`edge_index` has shape {edges.shape} and type {edges.dtype}"
+        raise ValueError(f"{shape}; give integers or texts, [2, edges]")
     if ids is not None and (edges.dtype.kind == "U") == (ids.dtype.kind == "U"):
         order = np.argsort(ids, kind="stable")
         found = order[np.minimum(np.searchsorted(ids, edges, sorter=order), len(ids) - 1)]
@@ -409,22 +419,27 @@ def positions(edges: Any, ids: Any, num_nodes: int) -> Any:
     return found
 
 
-def main(graph: str, out: str) -> None:
-    """Writes the predictions for a graph in an .npz file."""
+def read(graph: str, names: Sequence[str]) -> dict[str, Any]:
+    """Returns the arrays of an .npz file that have these names."""
     import numpy as np
 
+    try:
+        with Path(graph).open("rb") as stream, np.load(stream) as file:
+            return {name: file[name] for name in names if name in file}
+    except (OSError, EOFError, TypeError, ValueError, BadZipFile) as error:
+        why = getattr(error, "strerror", None) or error
+        sys.exit(f"error: cannot read `{graph}`: {why}; give a file that `numpy.savez` wrote")
+
+
+def predict_file(graph: str) -> Any:
+    """Returns the predictions for a graph in an .npz file."""
     network, labels = load(Path(__file__).parent), None
     shown = ("y", "train_mask") if network.description["reads_labels"] else ()
-    with np.load(graph) as file:
-        names = ("x", "edge_index", "edge_weight", "node_ids", *shown)
-        arrays = {name: file[name] for name in names if name in file}
+    arrays = read(graph, ("x", "edge_index", "edge_weight", "node_ids", *shown))
     for name, content in {"x": "dense features, [N, D]", "edge_index": "edges, [2, E]"}.items():
         if name not in arrays:
             sys.exit(f"error: `{graph}` has no array `{name}`; save it with {content}")
-    try:
-        arrays["edge_index"] = positions(arrays["edge_index"], arrays.pop("node_ids", None), len(arrays["x"]))
-    except ValueError as error:
-        sys.exit(f"error: `{graph}`: {error}")
+    arrays["edge_index"] = positions(arrays["edge_index"], arrays.pop("node_ids", None), len(arrays["x"]))
     found = {name: torch.from_numpy(array) for name, array in arrays.items()}
     missing = [f"`{name}`" for name in shown if name not in found]
     if missing:
@@ -437,7 +452,21 @@ def main(graph: str, out: str) -> None:
     with warnings.catch_warnings():
         # it was said above
         warnings.filterwarnings("ignore", message="no `labels` are given")
-        np.save(out, network.predict(x, edges, found.get("edge_weight"), labels).numpy())
+        return network.predict(x, edges, found.get("edge_weight"), labels).numpy()
+
+
+def main(graph: str, out: str) -> None:
+    """Writes the predictions for a graph in an .npz file; what is wrong with a file is one line."""
+    import numpy as np
+
+    try:
+        found = predict_file(graph)
+    except (TypeError, ValueError, RuntimeError) as error:
+        sys.exit(f"error: `{graph}`: {' '.join(str(error).split())}")
+    try:
+        np.save(out, found)
+    except OSError as error:
+        sys.exit(f"error: cannot write `{out}`: {error.strerror}; choose another file")
 
 
 if __name__ == "__main__":
