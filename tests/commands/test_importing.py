@@ -139,8 +139,9 @@ def test_an_earlier_graph_gives_the_encoding(tables: tuple[Path, Path], path_gra
 
 def test_shares_are_numbers() -> None:
     assert parse_ratio("0.5/0.25/0.25") == (0.5, 0.25, 0.25)
-    with pytest.raises(ConfigError, match=r"`--ratio` is `half`; give three numbers, such as 60/20/20"):
-        parse_ratio("half")
+    for text in ("half", "60/20", "60/20/10/10", "60/x/20"):
+        with pytest.raises(ConfigError, match=rf"`--ratio` is `{text}`; give three shares, such as 60/20/20"):
+            parse_ratio(text)
 
 
 def test_without_arrow_the_extra_is_named(tables: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

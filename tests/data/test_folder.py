@@ -275,7 +275,7 @@ def test_a_wrong_array_is_named(name: str, array: np.ndarray, message: str, fold
     np.save(folder / f"{name}.npy", array, allow_pickle=True)
     with pytest.raises(GraphError, match=message) as error:
         load_folder(folder)
-    assert "save the graph again with `save_folder`" in str(error.value)
+    assert "write the graph again with `lazygnn import`" in str(error.value)
 
 
 def test_too_few_entries_for_the_self_loops(folder: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_missing_file_is_named(folder: Path, dense_folder: Path) -> None:
         for file in sorted(path.glob("*.npy")):
             content = file.read_bytes()
             file.unlink()
-            with pytest.raises(GraphError, match=rf"{file.name}` is missing; save the graph again"):
+            with pytest.raises(GraphError, match=rf"{file.name}` is missing; write the graph again"):
                 load_folder(path)
             file.write_bytes(content)
     load_folder(folder)
@@ -312,7 +312,7 @@ def test_a_huge_length_is_not_allocated(folder: Path) -> None:
     with pytest.raises(GraphError, match=r"col.npy` cannot be read") as raised:
         load_folder(folder)
     # the remedy is named once
-    assert str(raised.value).count("save the graph again") == 1
+    assert str(raised.value).count("write the graph again") == 1
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -363,7 +363,9 @@ def test_load_graph_finds_a_folder_by_name(elsewhere: Path, path_graph: Graph, b
 
 def test_load_graph_refuses_a_folder_without_a_graph(elsewhere: Path) -> None:
     (elsewhere / "sub").mkdir()
-    with pytest.raises(GraphError, match=r"folder `sub` has no `graph.json`; give one that `save_folder` wrote, or an"):
+    with pytest.raises(
+        GraphError, match=r"folder `sub` has no `graph.json`; give a folder that `lazygnn import`, `lazy"
+    ):
         load_graph("sub")
 
 

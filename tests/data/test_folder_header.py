@@ -52,19 +52,19 @@ def test_a_wrong_header_names_field_and_value(field: str, value: Any, message: s
     change(folder, **{field: value})
     with pytest.raises(GraphError, match=message) as error:
         load_folder(folder)
-    assert "save the graph again with `save_folder`" in str(error.value)
+    assert "write the graph again with `lazygnn import`" in str(error.value)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "null", "{", "\x00", '{"name": "\\ud800"}'])
 def test_a_header_that_is_not_json(content: str, folder: Path) -> None:
     (folder / "graph.json").write_text(content)
-    with pytest.raises(GraphError, match=r"graph.json`: `.*` is .*; save the graph again"):
+    with pytest.raises(GraphError, match=r"graph.json`: `.*` is .*; write the graph again"):
         load_folder(folder)
 
 
 def test_a_header_that_is_nested_deep_is_refused(folder: Path) -> None:
     (folder / "graph.json").write_text("[" * 100_000)
-    with pytest.raises(GraphError, match=r"graph.json` cannot be read \(it is nested more than 64 deep\); save the"):
+    with pytest.raises(GraphError, match=r"graph.json` cannot be read \(it is nested more than 64 deep\); write the"):
         load_folder(folder)
 
 
@@ -75,7 +75,7 @@ def test_a_folder_of_version_1_is_read(folder: Path) -> None:
 
 def test_a_folder_without_a_header(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "gone"):
-        with pytest.raises(GraphError, match=r"graph.json` is missing; give the path of a folder that `save_folder`"):
+        with pytest.raises(GraphError, match=r"graph.json` is missing; give a folder that `lazygnn import`"):
             load_folder(path)
 
 

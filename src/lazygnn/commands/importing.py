@@ -56,12 +56,13 @@ def import_graph(
     return {"graph": None if dry_run else str(out), "dry_run": dry_run} | imported.facts
 
 
-def parse_ratio(text: str) -> tuple[float, ...]:
+def parse_ratio(text: str) -> tuple[float, float, float]:
     """Reads three shares, such as `60/20/20`."""
     try:
-        return tuple(float(part) for part in text.split("/"))
+        first, second, third = (float(part) for part in text.split("/"))
     except ValueError:
-        raise ConfigError(f"`--ratio` is `{text}`; give three numbers, such as 60/20/20") from None
+        raise ConfigError(f"`--ratio` is `{text}`; give three shares, such as 60/20/20") from None
+    return first, second, third
 
 
 def add_rows(graph: Graph, nodes: Path, edges: Path | None, *, drop_unknown: bool = False) -> tuple[Graph, Graph]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lazygnn.data.download import download
 from lazygnn.data.folder import load_folder
-from lazygnn.data.folder_header import HEADER
+from lazygnn.data.folder_header import A_GRAPH, HEADER
 from lazygnn.data.graphsaint import read_saint
 from lazygnn.data.npz import read_npz
 from lazygnn.data.ogb import read_ogb
@@ -81,7 +81,7 @@ def _read(name: str | Path, root: str | Path | None, *, verify: bool) -> Graph:
         with resources.as_file(resources.files("lazygnn.data") / f"{EMBEDDED}.npz") as file:
             return read_npz(file)
     if name not in SOURCES and path.is_dir():
-        raise GraphError(f"folder `{path}` has no `{HEADER}`; give one that `save_folder` wrote, or an .npz file")
+        raise GraphError(f"folder `{path}` has no `{HEADER}`; give {A_GRAPH}, or an .npz file")
     if name not in SOURCES:
         raise unknown_dataset(name, root, (EMBEDDED, *SOURCES))
     return _READERS[SOURCES[name].reader](download(name, folder, verify=verify), name)

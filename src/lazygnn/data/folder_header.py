@@ -30,7 +30,8 @@ ArrayName = Literal[
     "part_ptr",
 ]
 _Size = Annotated[int, Field(ge=1, lt=2**31)]
-REMEDY = "save the graph again with `save_folder`"
+A_GRAPH = "a folder that `lazygnn import`, `lazygnn prepare --out` or `Graph.save` wrote"
+REMEDY = "write the graph again with `lazygnn import`, `lazygnn prepare --out` or `Graph.save`"
 _PIECE_BYTES = 2**20
 
 
@@ -79,7 +80,7 @@ def mask_name(split: str) -> ArrayName:
 def read_header(path: Path) -> Header:
     """Reads and checks `graph.json`."""
     if not path.is_file():
-        raise GraphError(f"`{path}` is missing; give the path of a folder that `save_folder` wrote")
+        raise GraphError(f"`{path}` is missing; give {A_GRAPH}")
     try:
         content = path.read_bytes()
         check_json(content)
