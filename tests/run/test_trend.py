@@ -40,4 +40,16 @@ def test_no_log_and_no_validation_split_say_nothing() -> None:
 
 @pytest.mark.parametrize(("last", "expected"), [(70.0, (80.0, 70.0)), (79.9, None), (90.0, None)])
 def test_an_error_improves_by_falling(last: float, expected: tuple[float, float] | None) -> None:
-    assert still_rising(log_of({10: 95.0, 90: 80.0, 100: last}, 100), 100, "mae") == expected
+    # whatever the unit of the targets
+    for unit in (1.0, 1e-6, 1e6):
+        found = still_rising(log_of({10: 95.0 * unit, 90: 80.0 * unit, 100: last * unit}, 100), 100, "mae")
+        assert found == (None if expected is None else (expected[0] * unit, expected[1] * unit))
+
+
+def test_an_error_of_zero_cannot_fall() -> None:
+    assert still_rising(log_of({90: 0.0, 100: 0.0}, 100), 100, "rmse") is None
+
+
+@pytest.mark.parametrize(("last", "expected"), [(-1.5, (-2.0, -1.5)), (-1.999, None), (-2.5, None)])
+def test_r2_rises_below_zero_too(last: float, expected: tuple[float, float] | None) -> None:
+    assert still_rising(log_of({90: -2.0, 100: last}, 100), 100, "r2") == expected

@@ -6,8 +6,9 @@ from typing import Any
 from lazygnn.task import ERRORS
 from lazygnn.training.metrics import gain
 
-# the last part of a run, and the gain in it that counts; that of an error is a share of it
+# the last part of a run
 _LAST = 0.1
+# the gain in it that counts: scores have no unit and are at most 1, also r2, while errors have the unit of the targets
 _GAIN = 0.002
 _GAIN_OF_ERROR = 0.01
 
@@ -29,4 +30,5 @@ def still_rising(log: Sequence[Mapping[str, Any]], epochs: int, metric: str = "a
         return None
     before, after = (max(part, key=lambda score: gain(metric, score)) for part in (earlier, later))
     needed = _GAIN_OF_ERROR * before if metric in ERRORS else _GAIN
-    return None if gain(metric, after) - gain(metric, before) < needed else (before, after)
+    risen = gain(metric, after) - gain(metric, before)
+    return (before, after) if risen > 0 and risen >= needed else None
