@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 import torch
 from sklearn.metrics import log_loss
@@ -66,13 +65,21 @@ def test_a_temperature_lowers_the_error_of_a_model_that_is_too_sure() -> None:
     logits = random_rows(8_000, 4, 0)
     y, sure = drawn(logits, 1), 5 * logits
     temperature = fit_temperature(sure[:4000], y[:4000], SINGLE)
+    assert temperature is not None
     before, after = (calibration(sure[4000:] / scale, y[4000:], SINGLE) for scale in (1.0, temperature))
     assert before["error"] > 0.2
     assert after["error"] < 0.03
     assert after["log_loss"] < before["log_loss"]
 
 
-def test_outputs_that_say_nothing_have_a_finite_temperature() -> None:
-    assert np.isfinite(fit_temperature(torch.zeros(10, 4), torch.arange(10) % 4, SINGLE))
-    # all right: the colder the better, down to a limit
-    assert fit_temperature(torch.eye(4), torch.arange(4), SINGLE) == pytest.approx(0.05, rel=1e-3)
+def test_no_temperature_is_fitted_where_none_is_lowest() -> None:
+    assert fit_temperature(torch.zeros(10, 4), torch.arange(10) % 4, SINGLE) is None
+    # all right: the colder the better
+    assert fit_temperature(torch.eye(4), torch.arange(4), SINGLE) is None
+    assert fit_temperature(3 * torch.eye(3) - 1, torch.eye(3), MULTI) is None
+    # one of many is wrong, which bounds it
+    logits, y = torch.eye(4).repeat(25, 1), torch.arange(100) % 4
+    y[0] = 1
+    found = fit_temperature(logits, y, SINGLE)
+    assert found is not None
+    assert 0.05 < found < 1

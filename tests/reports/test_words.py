@@ -39,7 +39,7 @@ def test_labels_and_numbers_are_summarized(entries: dict[str, Entry]) -> None:
         (2.5, "the model is too sure: a temperature of 2.50 makes that 1.0 points."),
         (0.5, "the model is not sure enough: a temperature of 0.50 makes that 1.0 points."),
         (1.01, "and a temperature fitted on validation nodes would hardly change them."),
-        (None, "Without validation nodes no temperature is fitted."),
+        (None, "No temperature is fitted: validation has no nodes, or all are predicted right."),
     ],
 )
 def test_calibration_is_told(entries: dict[str, Entry], temperature: float | None, expected: str) -> None:

@@ -73,8 +73,8 @@ def read_temperature(run: Run, correct_and_smooth: CorrectAndSmooth | None) -> f
     temperature = report.get("calibration", {}).get("temperature")
     if not isinstance(temperature, float) or temperature <= 0:
         raise ConfigError(
-            f"the report of `{run.path}` has no temperature, since its graph has no validation nodes; "
-            "leave out `--calibrated`"
+            f"the report of `{run.path}` has no temperature, since its graph has no validation nodes, or all of "
+            "them are predicted right; leave out `--calibrated`"
         )
     return temperature
 

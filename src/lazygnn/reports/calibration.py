@@ -18,6 +18,8 @@ NUM_BINS = 10
 # temperatures are searched between these
 _COLDEST, _HOTTEST = 0.05, 20.0
 _STEPS = 60
+# from there on, in logarithms, a search has ended at its bound
+_AT_BOUND = 1e-6
 
 
 def calibration(logits: Tensor, y: Tensor, task: Task) -> dict[str, Any]:
@@ -52,18 +54,19 @@ def calibration(logits: Tensor, y: Tensor, task: Task) -> dict[str, Any]:
     return {"error": error, "log_loss": _log_loss(logits.double(), y, task), "bins": bins}
 
 
-def fit_temperature(logits: Tensor, y: Tensor, task: Task) -> float:
+def fit_temperature(logits: Tensor, y: Tensor, task: Task) -> float | None:
     """Returns the temperature that logits are divided by for the lowest log loss; above 1, a model was too sure.
+
+    Returns None where none is lowest: if all nodes are predicted right, a lower one is always better.
 
     Args:
         logits: Outputs of the validation nodes, [T, C].
         y: Their targets.
         task: Of classes or labels.
     """
-    logits = logits.double()
-    return math.exp(
-        _lowest(lambda log: _log_loss(logits / math.exp(log), y, task), math.log(_COLDEST), math.log(_HOTTEST))
-    )
+    logits, coldest = logits.double(), math.log(_COLDEST)
+    found = _lowest(lambda log: _log_loss(logits / math.exp(log), y, task), coldest, math.log(_HOTTEST))
+    return None if math.isclose(found, coldest, abs_tol=_AT_BOUND) else math.exp(found)
 
 
 def _confidence(logits: Tensor, y: Tensor, task: Task) -> tuple[Tensor, Tensor]:

@@ -107,10 +107,10 @@ def _calibration(outputs: Tensor, graph: Graph, split: str) -> dict[str, Any]:
     """Returns the calibration on a split before and after the temperature that is fitted on validation."""
     judged, task = graph.masks[split], graph.task
     before = calibration(outputs[judged], graph.y[judged], task)
-    if "val" not in graph.masks:
+    fitted = graph.masks.get("val")
+    temperature = None if fitted is None else fit_temperature(outputs[fitted], graph.y[fitted], task)
+    if temperature is None:
         return {"temperature": None, "before": before, "after": None}
-    fitted = graph.masks["val"]
-    temperature = fit_temperature(outputs[fitted], graph.y[fitted], task)
     after = calibration(outputs[judged].double() / temperature, graph.y[judged], task)
     return {"temperature": temperature, "before": before, "after": after}
 

@@ -71,7 +71,7 @@ def _calibration_sentences(calibration: Mapping[str, Any]) -> list[str]:
     before, after = calibration["before"], calibration["after"]
     found = f"Probabilities are off by {100 * before['error']:.1f} points on average"
     if after is None:
-        return [f"{found}. Without validation nodes no temperature is fitted."]
+        return [f"{found}. No temperature is fitted: validation has no nodes, or all are predicted right."]
     sure = "too sure" if calibration["temperature"] > 1 else "not sure enough"
     if abs(calibration["temperature"] - 1) < 0.02:
         return [f"{found}, and a temperature fitted on validation nodes would hardly change them."]
