@@ -304,7 +304,7 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
         ({"x": np.ones(3)}, r"`x` has shape \(3,\); give one row of features per node, \[num_nodes, num_features\]"),
         ({"x": np.ones((3, 0))}, r"`x` has shape \(3, 0\); give one row of features per node"),
         ({"x": np.array([["a"]] * 3)}, r"`x` has type <U1; give numbers"),
-        ({"x": None}, r"`x` has type object; give numbers"),
+        ({"x": None}, r"`x` is None; give features, \[N, D\]; if there are none, `lazygnn import --structural` makes"),
         ({"x": [[1, 2], [3]]}, r"`x` has rows of different length"),
         (
             {"x": torch.ones(3, 2, dtype=torch.complex64)},
@@ -574,7 +574,7 @@ def test_repr_is_one_line() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"x": None}, r"`data.x` is missing; `Graph.from_data` needs `x` and `edge_index`"),
+        ({"x": None}, r"`data.x` is missing; `Graph.from_data` needs `x` and `edge_index`; if there are none, `lazyg"),
         ({"edge_index": None}, r"`data.edge_index` is missing; `Graph.from_data` needs"),
         ({"edge_index": torch.from_numpy(PATH.T)}, r"`edge_index` has shape \(4, 2\); .*; transpose it$"),
         (

@@ -23,6 +23,11 @@ from lazygnn.task import METRICS, Task
 logger = logging.getLogger(__name__)
 
 Array = np.ndarray | Tensor
+# the remedy where there are no features
+WITHOUT_FEATURES = (
+    "if there are none, `lazygnn import --structural` makes some of the edges, and a column of ones is enough for "
+    "`label-propagation`"
+)
 # rows that are checked at a time, since a check takes as much memory as its rows
 _BLOCK_ROWS = 65_536
 
@@ -96,6 +101,8 @@ def _array(values: Any, field: str) -> np.ndarray:
 
 def check_features(x: Array | Csr) -> Tensor | Csr:
     """Returns features, dense as float32 or sparse, [N, D]."""
+    if x is None:
+        raise GraphError(f"`x` is None; give features, [N, D]; {WITHOUT_FEATURES}")
     if (sparse := _as_csr(x)) is not None:
         _check_csr(sparse)
         _check_two_dimensions(sparse.shape)

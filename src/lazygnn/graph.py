@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from lazygnn.adjacency import normalized_adjacency
 from lazygnn.checks import (
+    WITHOUT_FEATURES,
     Array,
     check_class_names,
     check_edges,
@@ -132,9 +133,9 @@ class Graph:
         if not hasattr(data, "to_dict"):
             raise GraphError(wrong_type("data", data, "give a PyG `Data` object, or arrays to `Graph.from_edges`"))
         fields: dict[str, Any] = data.to_dict()
-        for field in ("x", "edge_index"):
+        for field, hint in (("edge_index", ""), ("x", f"; {WITHOUT_FEATURES}")):
             if fields.get(field) is None:
-                raise GraphError(f"`data.{field}` is missing; `Graph.from_data` needs `x` and `edge_index`")
+                raise GraphError(f"`data.{field}` is missing; `Graph.from_data` needs `x` and `edge_index`{hint}")
         y: Any = fields.get("y")
         if len(shape := _shape(y)) == 2 and shape[1] == 1:
             y = y[:, 0]

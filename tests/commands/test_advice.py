@@ -96,6 +96,14 @@ def test_values_that_a_longer_run_keeps_are_warned_of(
     assert caplog.messages == []
 
 
+def test_a_graph_without_edges_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    alone = Graph.from_edges(torch.empty(2, 0, dtype=torch.int64), SCARCE.x)
+    bare = replace(SCARCE, adj=alone.adj, degree=alone.degree, name="bare")
+    assert told(resolve("lazygnn", "mine", graph=bare), {}, bare) == []
+    (line,) = caplog.messages
+    assert line.startswith("`bare` has no edges, so that no node sees another, whatever the method;")
+
+
 def test_a_graph_without_validation_nodes_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     graph = replace(SCARCE, masks={"train": SCARCE.masks["train"]})
     for method, epochs in (("lazygnn", 300), ("label-propagation", 0)):

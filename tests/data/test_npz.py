@@ -129,6 +129,15 @@ def test_a_missing_field_is_named_with_the_file(tmp_path: Path, missing: str, me
     assert str(error.value).startswith(f"{path}: ")
 
 
+def test_a_file_without_features_is_told_of_other_ways(tmp_path: Path) -> None:
+    arrays = dense_arrays()
+    del arrays["x"]
+    with pytest.raises(
+        GraphError, match=r"field `x` is missing; .*`lazygnn import --structural` makes some of the edg"
+    ):
+        read_npz(write(tmp_path, arrays))
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -1,16 +1,20 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from lazygnn.graph import Graph
 from lazygnn.training.constancy import describe_constant
 from tests.helpers import random_rows
 
 
-def graph_of(y: np.ndarray, *, splits: bool = True, **more: object) -> Graph:
+def graph_of(y: np.ndarray, *, splits: bool = True, x: Any = None, **more: object) -> Graph:
     at = np.arange(len(y))
+    x = at[:, None] if x is None else x
     masks = {"train_mask": at % 2 == 0} | ({"val_mask": at % 4 == 1, "test_mask": at % 4 == 3} if splits else {})
-    return Graph.from_edges(np.stack((at, at)), np.ones((len(y), 1)), y, **masks, **more)  # type: ignore[arg-type]
+    return Graph.from_edges(np.stack((at, at)), x, y, **masks, **more)  # type: ignore[arg-type]
 
 
 def logits_of(classes: np.ndarray) -> torch.Tensor:
@@ -73,6 +77,26 @@ def test_numbers_without_deviation_are_constant() -> None:
     assert describe_constant(1000 + 5 * noise, graph) is None
     # one of two outputs that varies is enough
     assert describe_constant(1000 + torch.tensor([0.1, 5.0]) * noise, graph) is None
+
+
+def test_the_remedy_fits_the_model_and_the_features() -> None:
+    y = np.arange(400) % 2
+    same, row = torch.tensor([1.0, 0.0]).expand(400, 2), np.array([[0.0, 2.0, 3.0]])
+    for x in (np.repeat(row, 400, axis=0), sparse.csr_matrix(np.repeat(row, 400, axis=0)), sparse.csr_matrix((400, 2))):
+        said = describe_constant(same, graph_of(y, x=x))
+        assert said is not None
+        assert said.endswith("have; all nodes have the same features, which say nothing: give others")
+    other = np.repeat(row, 400, axis=0)
+    for place, value in (((7, 0), 1.0), ((7, 1), 0.0), ((7, 2), 4.0)):
+        changed = other.copy()
+        changed[place] = value
+        for x in (changed, sparse.csr_matrix(changed)):
+            said = describe_constant(same, graph_of(y, x=x))
+            assert said is not None
+            assert "train longer" in said
+    said = describe_constant(same, graph_of(y), learns=False)
+    assert said is not None
+    assert said.endswith("spreads labels along edges: add training nodes, or edges to them")
 
 
 @pytest.mark.parametrize("y", [np.zeros(400, np.int64), np.arange(24) % 2])

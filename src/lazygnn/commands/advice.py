@@ -20,7 +20,7 @@ _NAMED = 5
 
 
 def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callable[[str], None]) -> None:
-    """Warns of missing nodes and of too few epochs; tells that the rule shows labels.
+    """Warns of missing nodes and edges and of too few epochs; tells that the rule shows labels.
 
     Args:
         config: From `resolve`.
@@ -32,6 +32,10 @@ def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callab
         logger.warning(
             f"`{graph.name}` has no validation nodes, so the weights of the last epoch count, and nothing else is "
             "chosen; add a `val_mask`"
+        )
+    if graph.num_edges == 0:
+        logger.warning(
+            f"`{graph.name}` has no edges, so that no node sees another, whatever the method; check where they are lost"
         )
     _warn_of_warmup(config, values)
     if graph.task.kind == "single-label":

@@ -302,5 +302,6 @@ def _train(run: Run, config: Config, trainer: Trainer, saver: Saver, progress: E
 
 def _warn_of_constant(trainer: Trainer, task: Task) -> None:
     outputs = infer(trainer.model, trainer.graph)
-    if (constant := describe_constant(outputs, replace(trainer.graph, task=task))) is not None:
+    learns = bool(list(trainer.model.parameters()))
+    if (constant := describe_constant(outputs, replace(trainer.graph, task=task), learns=learns)) is not None:
         logger.warning(constant)

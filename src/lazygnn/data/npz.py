@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lazygnn.checks import first_outside, naming
+from lazygnn.checks import WITHOUT_FEATURES, first_outside, naming
 from lazygnn.data.convert import plain_edges
 from lazygnn.errors import GraphError, reason
 from lazygnn.files import replaced
@@ -110,6 +110,8 @@ def _features(fields: dict[str, np.ndarray]) -> np.ndarray | Csr:
     if "x" in fields:
         return fields["x"]
     missing = [name for name in _SPARSE if name not in fields]
+    if len(missing) == len(_SPARSE):
+        raise GraphError(f"field `x` is missing; store features, [N, D]; {WITHOUT_FEATURES}")
     if missing:
         raise GraphError(f"field `{missing[0]}` is missing; store features as `x`, or sparse as {', '.join(_SPARSE)}")
     indptr, indices, data, shape = (fields[name] for name in _SPARSE)
