@@ -34,7 +34,7 @@ graph = Graph.from_edges(
 )
 print(f"{graph.num_nodes} nodes, {graph.num_edges} edges, {graph.in_channels} features")
 
-config = resolve("lazygnn", "pages", {"epochs": 100, "lr": 0.01, "weight_decay": 5e-4})
+config = resolve("lazygnn", "pages", {"epochs": 100, "lr": 0.01}, graph=graph)
 built = build(config, graph)
 result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
 print(f"best epoch {result.best_epoch} of {result.epochs}, test accuracy {result.scores['test']:.3f}")

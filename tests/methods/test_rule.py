@@ -39,6 +39,21 @@ def test_validation_chooses_the_threshold_of_several_labels(method: str) -> None
     assert "threshold" not in values_of(method, PLENTIFUL)
 
 
+@pytest.mark.parametrize(
+    ("num_val", "chosen"), [(None, None), (0, None), (1, "score-loss"), (99, "score-loss"), (100, None)]
+)
+def test_few_validation_nodes_choose_by_the_loss_too(num_val: int | None, chosen: str | None) -> None:
+    for method in RULED:
+        usual = values_of(method, SCARCE).get("criterion")
+        assert values_of(method, replace(SCARCE, num_val=num_val)).get("criterion", usual) == (chosen or usual)
+
+
+def test_validation_nodes_are_counted(block_graph: Graph) -> None:
+    assert Facts.of(block_graph).num_val == int(block_graph.masks["val"].sum())
+    masks = {split: mask for split, mask in block_graph.masks.items() if split != "val"}
+    assert Facts.of(replace(block_graph, masks=masks)).num_val == 0
+
+
 def test_every_method_that_learns_has_a_rule() -> None:
     assert set(METHODS) - set(RULED) == {"label-propagation"}
 

@@ -21,6 +21,8 @@ from lazygnn.tunable import Choices
 _SAMPLE = 10_000
 # labels from which a wide model does not overfit where they are plentiful beside the features
 _MANY = 10_000
+# validation nodes below which the loss has a say in the best epoch
+_FEW_CHOOSE = 100
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Facts:
         in_channels: Width of the features.
         near_labels: Share of the other nodes that have a training node as a neighbor, estimated on some of them.
         several_labels: Whether a node may have several labels, and a validation split can choose a threshold for them.
+        num_val: Number of validation nodes; `None` if they are not known.
     """
 
     num_nodes: int
@@ -74,12 +77,18 @@ class Facts:
     in_channels: int
     near_labels: float = 0.0
     several_labels: bool = False
+    num_val: int | None = None
 
     @staticmethod
     def of(graph: Graph) -> "Facts":
         """Returns the facts of a graph."""
         return Facts(
-            graph.num_nodes, graph.num_train, graph.in_channels, _near_labels(graph), can_choose_threshold(graph)
+            graph.num_nodes,
+            graph.num_train,
+            graph.in_channels,
+            _near_labels(graph),
+            can_choose_threshold(graph),
+            int(graph.masks["val"].sum()) if "val" in graph.masks else 0,
         )
 
     @property
@@ -96,6 +105,11 @@ class Facts:
     def many(self) -> bool:
         """Returns whether labels are plentiful beside the features, and many: wide models underfit."""
         return self.plentiful and self.num_train >= _MANY
+
+    @property
+    def chosen_by_few(self) -> bool:
+        """Returns whether there are so few validation nodes that the best score of an epoch is mostly a lucky one."""
+        return self.num_val is not None and 0 < self.num_val < _FEW_CHOOSE
 
     @property
     def norm(self) -> str:

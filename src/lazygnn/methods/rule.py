@@ -9,8 +9,9 @@ number of labels per feature, so `Facts.scarcity` decides:
 - Plentiful labels that are also many: models underfit, so that less is dropped between their layers. Methods that read
   several views of a node side by side, which could overfit, drop half as elsewhere (`adapt`).
 
-Where a node has several labels, validation also chooses the probability from which a label is predicted. `adapt` of a
-method may look at the numbers of nodes and labels, too.
+Where a node has several labels, validation also chooses the probability from which a label is predicted. With few
+validation nodes the loss has a say in the best epoch. `adapt` of a method may look at the numbers of nodes and labels,
+too.
 
 Everything else is the same for every graph: 256 channels, AdamW, and a learning rate that rises for 20 epochs and then
 falls to zero along a cosine. Without the rise, deep models stay behind on graphs where structure matters more than
@@ -72,6 +73,8 @@ def rule(method: Method[Any], facts: Facts, values: Mapping[str, Any] = {}) -> d
     }
     if facts.several_labels:
         general["threshold"] = "validation"
+    if facts.chosen_by_few:
+        general["criterion"] = "score-loss"
     options: type[MethodOptions] = method.options
     known = TrainerOptions.model_fields.keys() | options.model_fields.keys()
     return {name: value for name, value in general.items() if name in known} | method.adapt(facts) | sizes
