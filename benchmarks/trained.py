@@ -17,7 +17,7 @@ from common.batches import StoredBatches
 from common.measure import Memory
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.graph import Graph
-from lazygnn.methods import Built, Place, build, build_model, resolve
+from lazygnn.methods import Built, Place, build, build_model, derive, resolve
 from lazygnn.model import Model
 from lazygnn.training import EpochReport, Trainer
 from lazygnn.training.precision import forward_precision
@@ -48,7 +48,8 @@ class Contender:
     def resolve(self, recipe: str, values: Mapping[str, Any]) -> Config:
         """Returns its configuration: the recipe, its own values, then `values`, without evaluations during training."""
         quiet = {"eval_every": 10_000, "diagnose_every": 0}
-        return resolve(self.method, recipe, quiet | dict(self.values) | dict(values))
+        # derived, since the values are meant to be the same for every graph
+        return derive(resolve(self.method, recipe), quiet | dict(self.values) | dict(values))
 
     def build_model(self, config: Config, graph: Graph, place: Place) -> Model:
         """Returns its model."""

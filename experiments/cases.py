@@ -7,7 +7,7 @@ Cases are not tuned, and their options do not depend on the graph.
 from typing import Any, Literal
 
 from lazygnn.config import Config
-from lazygnn.methods import resolve
+from lazygnn.methods import derive, resolve
 
 Norm = Literal["none", "batch"]
 DATASETS = ("arxiv", "wordnet", "cora", "pubmed", "amazon_computers", "coauthor_cs")
@@ -102,11 +102,6 @@ def configure(
     """Returns the configuration of a case, which ignores the recipe of the graph; seed 0 has diagnostics."""
     method, values = CASES[case]
     own = {"normalize_features": dataset in NORMALIZED, "diagnose_every": 20 if seed == 0 else 0}
-    return resolve(
-        method,
-        dataset,
-        RECIPE | {"norm": norm, "lr": LEARNING_RATES[norm]} | own | values,
-        seed=seed,
-        device=device,
-        root=root,
-    )
+    plain = resolve(method, dataset, seed=seed, device=device, root=root)
+    # derived, since the values are meant to be the same for every graph
+    return derive(plain, RECIPE | {"norm": norm, "lr": LEARNING_RATES[norm]} | own | values)

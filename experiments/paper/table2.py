@@ -16,7 +16,7 @@ from experiments.paper.pictures import Panel, log_dots
 from experiments.paper.verdict import Check, Verdict, judge
 from lazygnn.config import Config
 from lazygnn.graph import Graph
-from lazygnn.methods import resolve
+from lazygnn.methods import derive, resolve
 from lazygnn.ops import choose_device
 
 UNITS = {TIME: "{value:.3f}", GPU: "{value:,.0f}", HOST: "{value:,.0f}"}
@@ -81,7 +81,8 @@ def configure(system: System, shape: Shape, device: str) -> Config:
             "dropout": 0.3,
         }
         values |= mlp | {"alpha": 0.1}
-    return resolve(system.method, f"{shape.name}-shape", values, device=device)
+    # derived, since the values are meant to be the same for every graph
+    return derive(resolve(system.method, f"{shape.name}-shape", device=device), values)
 
 
 def run(plan: Plan) -> Summary:
