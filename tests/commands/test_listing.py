@@ -56,7 +56,8 @@ def test_allowed_values_and_the_recipe_are_listed() -> None:
 def cells_of(out: str) -> dict[str, list[str]]:
     """The first cells of all lines of all tables, by option, with the headings as `option`."""
     lines = [re.split("[│┃]", line)[1:4] for line in out.splitlines() if line[:1] in ("│", "┃")]
-    return {option.strip(): [cell.strip() for cell in others] for option, *others in lines}
+    # a long meaning goes on in lines without a name
+    return {option.strip(): [cell.strip() for cell in others] for option, *others in lines if option.strip()}
 
 
 def test_of_a_data_set_the_options_that_are_not_at_their_default_are_listed(dataset: Path) -> None:

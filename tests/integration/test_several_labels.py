@@ -127,7 +127,7 @@ def test_a_page_names_it(run: Path, tmp_path: Path) -> None:
 def test_constant_predictions_are_those_above_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[float] = []
     monkeypatch.setattr(
-        "lazygnn.commands.training.describe_constant", lambda _, graph: judged.append(graph.task.threshold)
+        "lazygnn.commands.training.describe_constant", lambda _, graph, **__: judged.append(graph.task.threshold)
     )
     result = train(run.parent / "labels.npz", tmp_path / "run", threshold="validation")
     assert judged == [result["threshold"]] != [0.5]
