@@ -102,6 +102,17 @@ def test_the_task_can_be_stored(tmp_path: Path) -> None:
     assert read_npz(write(tmp_path, arrays)).task.kind == "multi-label"
 
 
+def test_classes_without_names_have_none_in_the_file(tmp_path: Path, block_graph: Graph) -> None:
+    write_npz(block_graph, tmp_path / "a.npz")
+    assert block_graph.class_names is None
+    assert read_npz(tmp_path / "a.npz").class_names is None
+    # a class that no label has needs a name to be counted
+    more = replace(block_graph, task=replace(block_graph.task, num_outputs=5))
+    write_npz(more, tmp_path / "b.npz")
+    assert read_npz(tmp_path / "b.npz").task.num_outputs == 5
+    assert read_npz(tmp_path / "b.npz").class_names == ("0", "1", "2", "3", "4")
+
+
 def test_a_graph_without_labels_is_read(tmp_path: Path) -> None:
     graph = read_npz(write(tmp_path, {name: dense_arrays()[name] for name in ("edge_index", "x")}))
     assert not graph.masks

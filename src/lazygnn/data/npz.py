@@ -78,8 +78,11 @@ def write_npz(graph: Graph, path: str | Path) -> None:
     optional |= {f"{split}_mask": mask.cpu().numpy() for split, mask in graph.masks.items()}
     if labeled:
         optional |= {"y": graph.y.cpu().numpy(), "task": np.array(graph.task.kind)}
-    if graph.class_names is not None or (labeled and graph.task.kind == "single-label"):
-        optional["class_name"] = np.array(graph.class_names or [str(one) for one in range(graph.task.num_outputs)])
+    if graph.class_names is not None:
+        optional["class_name"] = np.array(graph.class_names)
+    elif labeled and graph.task.kind == "single-label" and int(graph.y.max()) + 1 < graph.task.num_outputs:
+        # the labels alone would make fewer classes
+        optional["class_name"] = np.array([str(one) for one in range(graph.task.num_outputs)])
     if graph.schema is not None:
         optional["schema"] = np.array(graph.schema.model_dump_json())
     fields |= {name: array for name, array in optional.items() if array is not None}
