@@ -557,6 +557,30 @@ def test_whole_numbers_from_pyg_need_a_task() -> None:
     assert Graph.from_data(data, task="regression").task == Task("regression", 1)
 
 
+def test_other_arguments_are_passed_with_pyg_data() -> None:
+    graph = Graph.from_data(pyg_data(), num_classes=4, class_names=("a", "b", "c", "d"), node_ids=["x", "y", "z"])
+    assert graph.task.num_outputs == 4
+    assert graph.class_names == ("a", "b", "c", "d")
+    assert graph.node_ids is not None
+    assert graph.node_ids.tolist() == ["x", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("y", "warned"),
+    [
+        ([[1, 0], [0, 1], [0, 1]], True),
+        ([[1, 0], [-1, -1], [0, 1]], True),
+        ([[1, 1], [0, 1], [0, 1]], False),
+        ([[1, 0], [0, 0], [0, 1]], False),
+        ([[1], [1], [1]], False),
+    ],
+)
+def test_codes_of_classes_are_warned_of(y: list[list[int]], warned: bool, caplog: pytest.LogCaptureFixture) -> None:
+    graph = Graph.from_edges(PATH, FEATURES, np.array(y))
+    assert graph.task.kind == "multi-label"
+    assert ["`y.argmax(1)`" in message for message in caplog.messages] == [True] * warned
+
+
 def test_an_object_other_than_pyg_data_is_refused() -> None:
     with pytest.raises(GraphError, match=r"`data` is 'cora', of type str; give a PyG `Data` object, or arrays to"):
         Graph.from_data("cora")

@@ -268,6 +268,12 @@ def check_weights(edge_weight: Array, num_edges: int) -> Tensor:
     return weight
 
 
+def _is_one_hot(target: Tensor) -> bool:
+    """Returns whether every row with known labels has a single 1, as codes of classes have."""
+    known = target[target[:, 0] >= 0]
+    return target.shape[1] > 1 and len(known) > 1 and bool((known.sum(dim=1) == 1).all())
+
+
 def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task: str) -> tuple[Tensor, Task]:
     """Returns targets, [N] or [N, C], and their task."""
     if not isinstance(task, str) or task not in ("auto", *METRICS):
@@ -301,6 +307,11 @@ def check_targets(y: Array | None, num_nodes: int, num_classes: int | None, task
                 'with unknown labels, or pass `task="regression"` to predict numbers'
             )
         task = "regression" if len(wrong) else "multi-label"
+        if task == "multi-label" and _is_one_hot(target):
+            logger.warning(
+                f"`y` has shape {tuple(target.shape)} and a single 1 in every row, and is read as several labels of a "
+                "node; if a node has one class, give its number: `y.argmax(1)`"
+            )
     if task == "single-label":
         return _check_labels(target, num_classes)
     given = target.reshape(num_nodes, -1)

@@ -128,8 +128,14 @@ class Graph:
         return Graph(features, target, adj, degree, checked_task, masks, ids, names, name)
 
     @staticmethod
-    def from_data(data: Any, *, task: str = "auto", name: str = "graph") -> "Graph":
-        """Converts a PyG `Data` object (`x`, `edge_index`, `y`, the three masks, one-dimensional `edge_weight`)."""
+    def from_data(data: Any, *, name: str = "graph", **rest: Any) -> "Graph":
+        """Converts a PyG `Data` object (`x`, `edge_index`, `y`, the three masks, one-dimensional `edge_weight`).
+
+        Args:
+            data: The object.
+            name: Appears in logs and results.
+            rest: Other arguments of `from_edges`: `task`, `num_classes`, `class_names`, `node_ids`.
+        """
         if not hasattr(data, "to_dict"):
             raise GraphError(wrong_type("data", data, "give a PyG `Data` object, or arrays to `Graph.from_edges`"))
         fields: dict[str, Any] = data.to_dict()
@@ -148,7 +154,7 @@ class Graph:
             _warn_of_attributes(_shape(attributes), weighted=weight is not None)
         with naming("edges", "edge_index"):
             return Graph.from_edges(
-                fields["edge_index"], fields["x"], y, edge_weight=weight, task=task, name=name, **masks
+                fields["edge_index"], fields["x"], y, **{"edge_weight": weight, "name": name, **masks, **rest}
             )
 
     @staticmethod

@@ -55,9 +55,11 @@ class Task:
     def check(self, outputs: Tensor, source: str = "the model") -> None:
         """Raises a `ConfigError` for outputs of another number of columns, naming their source."""
         if outputs.shape[1] != self.num_outputs:
+            known = self.kind == "single-label" and outputs.shape[1] > self.num_outputs
+            fewer = f", or make the graph with `num_classes={outputs.shape[1]}` if it lacks some" if known else ""
             raise ConfigError(
                 f"{source} returns {outputs.shape[1]} columns, but the graph has {self.num_outputs} outputs; "
-                "give the last layer `graph.task.num_outputs` columns"
+                f"give the last layer `graph.task.num_outputs` columns{fewer}"
             )
 
     def activate(self, logits: Tensor) -> Tensor:
