@@ -292,9 +292,12 @@ def test_the_lowest_error_is_best() -> None:
             assert (result.best_epoch, result.scores["val"], trainer.best.value) == (2, best, -best)
 
 
-def test_without_validation_nodes_the_last_weights_are_kept() -> None:
+def test_without_validation_nodes_the_last_weights_are_kept(caplog: pytest.LogCaptureFixture) -> None:
     model, result, _ = fit_script([0, 8, 3, 2], splits="train", epochs=3, patience=1)
     assert (result.epochs, result.best_epoch) == (3, 3)
+    (message,) = caplog.messages
+    assert message.startswith("`patience` is 1, but ")
+    assert message.endswith("training ends after all epochs; add a `val_mask`, or omit `patience`")
     assert int(model.steps) == 3
     assert set(result.scores) == {"train"}
 

@@ -144,6 +144,11 @@ class Trainer:
         if isinstance(loader, ByLoss):
             loader.draw_by(self.task)
         self._criterion_loss = self._make_criterion_loss()
+        if options.patience is not None and "val" not in graph.masks:
+            logger.warning(
+                f"`patience` is {options.patience}, but `{graph.name}` has no validation nodes, so that training ends "
+                "after all epochs; add a `val_mask`, or omit `patience`"
+            )
         if options.precision == "bfloat16" and self._device.type == "cpu" and (cost := cost_of_bfloat16()) > 1:
             logger.warning(
                 f"this CPU takes {cost:.1f} times as long for products in bfloat16; set `precision=float32` for speed"
