@@ -188,6 +188,11 @@ def test_options_are_frozen_and_closed() -> None:
         check_options(TrainerOptions, {"color": "red"})
 
 
+def test_an_option_as_an_argument_of_resolve_is_told_where_it_belongs() -> None:
+    with pytest.raises(ConfigError, match=r"`epochs` is no argument of `resolve`; .* in `values`: `\{\"epochs\": 5\}`"):
+        resolve("lazygnn", "cora", epochs=5)
+
+
 def test_the_record_of_a_configuration_reads_back() -> None:
     config = resolve("lazygnn", "cora", {"alpha": 0.3, "patience": None}, seed=3, root="somewhere")
     record = json.loads(config.record())

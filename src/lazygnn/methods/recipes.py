@@ -136,6 +136,11 @@ def resolve(
         raise ConfigError(wrong_type("dataset", dataset, "give a name or a path, and the graph itself to `build`"))
     if not isinstance(values, Mapping):
         raise ConfigError(wrong_type("values", values, 'give options by name, such as `{"epochs": 100}`'))
+    if others := [name for name in run if name not in ("seed", "device", "root")]:
+        raise ConfigError(
+            f"`{others[0]}` is no argument of `resolve`; if it is an option, give it in `values`: "
+            f'`{{"{others[0]}": {run[others[0]]!r:.40}}}`'
+        )
     if graph is not None:
         check_graph(graph)
     dataset = str(dataset)
@@ -158,6 +163,9 @@ def unsuited(config: Config, graph: Graph) -> dict[str, Any]:
     name, values = config.asked
     now = config.trainer.model_dump() | config.model.model_dump()
     wanted = recipe(config.method, name, graph=graph, values=values)
+    if published_values(config.dataset, None) and not published_values(config.dataset, graph):
+        # the name is that of a known data set, the graph is not
+        wanted = {"standardize_features": TrainerOptions.model_fields["standardize_features"].default} | wanted
     return {
         option: value
         for option, value in wanted.items()
