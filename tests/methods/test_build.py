@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from lazygnn.methods import (
 )
 from lazygnn.methods.base import Facts
 from lazygnn.methods.rule import rule
-from lazygnn.training import Trainer
+from lazygnn.task import Task
+from lazygnn.training import Trainer, infer
 
 Make = Callable[..., Built]
 LEARNING = [method for method in METHODS if method != "label-propagation"]
@@ -99,6 +101,61 @@ def test_what_cannot_be_built_is_named(block_graph: Graph) -> None:
         ConfigError, match=r"`config` is 'mlp', of type str; make one with `resolve\(method, dataset\)`"
     ):
         build("mlp", block_graph)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [
+        ("lazygnn", {}),
+        ("sgc", {}),
+        ("mlp", {"normalize_features": True}),
+        ("lazygnn", {"num_parts": 3, "partition": "random"}),
+        ("lazygnn", {"num_parts": 3, "partition": "random", "features": "host"}),
+    ],
+)
+def test_a_graph_is_prepared_as_the_one_that_was_built_with(
+    method: str, values: dict[str, Any], block_graph: Graph
+) -> None:
+    assert isinstance(block_graph.x, Tensor)
+    wide = replace(block_graph, x=block_graph.x.abs() * 1000.0 ** torch.arange(block_graph.in_channels))
+    built = build(resolve(method, "mine", values, graph=wide), wide)
+    prepared = built.prepare(wide)
+    # standardized, unless rows have a sum of one
+    assert (built.feature_scale is None) is ("normalize_features" in values)
+    order = torch.arange(60) if built.parts is None else built.parts.order
+    outputs = infer(built.model, prepared)
+    torch.testing.assert_close(outputs[order], infer(built.model, built.graph), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(outputs, infer(built.model, wide), rtol=1e-2, atol=1e-3)
+    assert prepared.num_nodes == wide.num_nodes
+    assert built.prepare(block_graph).num_nodes == 60
+
+
+def test_a_prepared_graph_has_the_threshold_that_training_chose(block_graph: Graph) -> None:
+    rare = (torch.rand(60, 3, generator=torch.Generator().manual_seed(0)) < 0.15).float()
+    several = replace(block_graph, y=rare, task=Task("multi-label", 3))
+    config = resolve("mlp", "mine", {"epochs": 3}, graph=several)
+    built = build(config, several)
+    result = Trainer(built.model, built.loader, built.graph, config.trainer).fit()
+    assert built.prepare(several).task.threshold == result.threshold != 0.5
+
+
+def test_the_device_of_the_configuration_is_taken(block_graph: Graph) -> None:
+    with pytest.raises(ConfigError, match="unknown device `gpu`; choose auto, cpu or cuda"):
+        build(resolve("mlp", "mine", graph=block_graph, device="gpu"), block_graph)
+    # what is asked for counts more
+    named = resolve("mlp", "mine", graph=block_graph, device="gpu")
+    assert build(named, block_graph, "cpu").model.device == torch.device("cpu")
+    assert build(resolve("mlp", "mine", graph=block_graph), block_graph).model.device == torch.device("cpu")
+
+
+def test_a_name_of_a_data_set_leaves_features_of_another_graph_as_they_are_and_says_so(
+    block_graph: Graph, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = resolve("mlp", "cora")
+    assert config.trainer.standardize_features == "off"
+    build(config, block_graph)
+    (message,) = caplog.messages
+    assert "`standardize_features=auto`" in message
 
 
 def test_a_configuration_made_without_the_graph_is_warned_of(

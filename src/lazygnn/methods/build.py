@@ -1,7 +1,7 @@
 """Builds the model of a configuration, its loader, and the graph as the model takes it."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -33,6 +33,7 @@ class Built:
         graph: The graph as the model takes it; features may be scaled.
         feature_scale: The scale of the features; `None` if they are as they were.
         parts: The parts that it is sorted by, of the graph as it was loaded; `None` if it has the order of that graph.
+        config: What it was built from.
     """
 
     model: Model
@@ -40,23 +41,48 @@ class Built:
     graph: Graph
     feature_scale: FeatureScale | None = None
     parts: Partition | None = None
+    config: Config | None = None
+
+    def prepare(self, graph: Graph) -> Graph:
+        """Returns a graph as the model takes it, for `infer`, `evaluate` and reports; nodes keep their order.
+
+        Features are scaled as in training, and of several labels those above the threshold of the model are predicted.
+
+        Args:
+            graph: The one that it was built with, as it was loaded, or another with the same features and classes.
+
+        Examples:
+            >>> from lazygnn import build, infer, resolve
+            >>> from lazygnn.data.synthetic import block_graph
+            >>> graph = block_graph(300, 3, degree=6, in_channels=8, num_classes=3)
+            >>> built = build(resolve("gcn", "mine", graph=graph), graph)
+            >>> infer(built.model, built.prepare(graph)).shape
+            torch.Size([300, 3])
+        """
+        check_graph(graph)
+        assert self.config is not None
+        placed = place_graph(self.config, graph, self.graph.device, self.feature_scale)
+        return replace(placed, task=self.model.decide(placed.task))
 
 
 def build(
     config: Config,
     graph: Graph,
-    device: torch.device | str = "cpu",
+    device: torch.device | str | None = None,
     *,
     folder: Path | str | None = None,
     cache: Path | str | None = None,
     feature_scale: FeatureScale | None = None,
 ) -> Built:
-    """Builds the model and the loader of a configuration. Torch's global generator initializes the weights.
+    """Builds the model and the loader of a configuration.
+
+    Torch's global generator initializes the weights: call `torch.manual_seed(config.seed)` before, as `train` does.
 
     Args:
         config: From `resolve`.
         graph: As loaded; it is permuted by its partition and moved here.
-        device: The compute device; `auto` is a GPU if there is one.
+        device: The compute device; `auto` is a GPU if there is one. Default: that of `config` if it names one, or else
+            the CPU.
         folder: For histories on disk.
         cache: Folder of partitions, read and written.
         feature_scale: That of an earlier graph; by default `standardize_features` decides.
@@ -75,6 +101,8 @@ def build(
     _warn_of_unsuited(config, graph)
     method, options = find_method(config.method), method_options(config)
     histories, partitions = (None if path is None else Path(path) for path in (folder, cache))
+    if device is None:
+        device = "cpu" if config.device == "auto" else config.device
     place = Place(choose_device(device), histories, compute_dtype=compute_dtype(config))
     options.check(place.device)
     if feature_scale is None:
@@ -91,7 +119,7 @@ def build(
         raise ConfigError(f"`{config.method}` has no weights to train; set `epochs=0`")
     model = standardize_targets(config, model, graph)
     method.link(model, loader)
-    return Built(model, loader, graph, feature_scale, parts)
+    return Built(model, loader, graph, feature_scale, parts, config)
 
 
 def _warn_of_unsuited(config: Config, graph: Graph) -> None:
