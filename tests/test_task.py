@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lazygnn.errors import ConfigError
 from lazygnn.task import Task, log_odds_of
 
 LOGITS = torch.tensor([[1.0, -1.0], [0.5, 2.0]], dtype=torch.float64)
@@ -77,3 +78,17 @@ def test_labels_above_the_threshold_are_predicted() -> None:
     lower = Task("multi-label", 2, threshold=0.2)
     assert lower.predict_labels(logits).tolist() == [[True, True], [False, True]]
     assert log_odds_of(0.5) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns", "remedy"),
+    [
+        ("single-label", 4, "or make the graph with `num_classes=4` if it lacks some"),
+        ("single-label", 2, "`graph.task.num_outputs` columns"),
+        ("regression", 4, "`graph.task.num_outputs` columns"),
+    ],
+)
+def test_classes_that_a_graph_lacks_have_a_remedy(kind: str, columns: int, remedy: str) -> None:
+    with pytest.raises(ConfigError) as stop:
+        Task(kind, 3).check(torch.zeros(5, columns))  # type: ignore[arg-type]
+    assert str(stop.value).endswith(remedy)
