@@ -311,8 +311,8 @@ CSR = Csr(torch.tensor([0, 1, 2, 2]), torch.tensor([0, 1]), torch.ones(2), 2)
             r"`x` has layout torch.strided and type torch.complex64; give",
         ),
         (
-            {"x": torch.ones(3, 2).to_sparse_coo()},
-            r"`x` has layout torch.sparse_coo and type torch.float32; give dense",
+            {"x": torch.ones(3, 2, dtype=torch.complex64).to_sparse_coo()},
+            r"`x` has layout torch.sparse_coo and type torch.complex64; give dense",
         ),
         ({"x": CSR.with_value(torch.tensor([1.0, torch.nan]))}, r"`x` holds nan in column 1 \(1 such values\)"),
         ({"x": Csr(CSR.rowptr, torch.tensor([0, 2]), CSR.value, 2)}, r"sparse `x` has column 2, but 2 columns; fix"),
@@ -414,10 +414,15 @@ def test_labels_and_edges_of_another_byte_order_are_read() -> None:
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
 def test_a_sparse_tensor_stays_sparse() -> None:
-    graph = Graph.from_edges(PATH, torch.from_numpy(FEATURES).to_sparse_csr())
-    assert isinstance(graph.x, Csr)
-    assert graph.x.to_dense().tolist() == FEATURES.tolist()
-    assert graph.in_channels == 2
+    features = torch.from_numpy(FEATURES)
+    # entries of the same place add up
+    at, values = torch.tensor([[2, 0, 2], [1, 0, 1]]), torch.tensor([1.0, 5.0, 2.0])
+    twice = torch.sparse_coo_tensor(at, values, (3, 2), check_invariants=True)
+    for x in (features.to_sparse_csr(), features.to_sparse(), twice):
+        graph = Graph.from_edges(PATH, x)
+        assert isinstance(graph.x, Csr)
+        assert graph.x.to_dense().tolist() == x.to_dense().tolist()
+        assert graph.in_channels == 2
 
 
 def test_features_are_detached() -> None:
@@ -600,6 +605,7 @@ def test_repr_is_one_line() -> None:
     [
         ({"x": None}, r"`data.x` is missing; `Graph.from_data` needs `x` and `edge_index`; if there are none, `lazyg"),
         ({"edge_index": None}, r"`data.edge_index` is missing; `Graph.from_data` needs"),
+        ({"edge_index": None, "adj_t": 1}, r"is missing; .*; `data.adj_t` is not read: leave out `ToSparseTensor`"),
         ({"edge_index": torch.from_numpy(PATH.T)}, r"`edge_index` has shape \(4, 2\); .*; transpose it$"),
         (
             {"y": torch.zeros(3).long(), "train_mask": torch.ones(3, 10).bool()},
@@ -632,7 +638,7 @@ def test_data_may_hold_arrays_of_numpy(block_arrays: dict[str, Any]) -> None:
     ("x", "message"),
     [
         (torch.ones(4, 2, device="meta"), "`x` is on the device `meta`, which holds no numbers; give a tensor with"),
-        (torch.ones(4, 2).to_sparse(), "`x` has layout torch.sparse_coo and type torch.float32; give dense real"),
+        (torch.ones(4, 2, 2).to_sparse(), "`x` has layout torch.sparse_coo and type torch.float32; give dense real"),
         (np.full((4, 2), 2**64 - 1, dtype=np.uint64), "`x` holds 18446744073709551615, more than int64 can hold"),
         (torch.full((4, 2), 2**64 - 1, dtype=torch.uint64), "`x` holds 18446744073709551615, more than int64 can"),
     ],

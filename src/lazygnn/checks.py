@@ -126,6 +126,11 @@ def _as_csr(x: Any) -> Csr | None:
     """Returns sparse features of torch, scipy or ours; `None` for others."""
     if isinstance(x, Csr):
         return x
+    if isinstance(x, Tensor) and x.layout == torch.sparse_coo and x.dim() == 2 and not x.is_complex():
+        entries = x.detach().cpu().coalesce()
+        rows, columns = entries.indices()
+        rowptr = torch.cat((rows.new_zeros(1), torch.bincount(rows, minlength=x.shape[0]).cumsum(0)))
+        return Csr.from_arrays(rowptr.numpy(), columns.numpy(), _tensor(entries.values(), "x").numpy(), x.shape[1])
     if isinstance(x, Tensor) and x.layout == torch.sparse_csr:
         arrays = (x.crow_indices(), x.col_indices(), x.values())
         indptr, indices, data = (_tensor(array, "x").numpy() for array in arrays)

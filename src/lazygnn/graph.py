@@ -139,7 +139,8 @@ class Graph:
         if not hasattr(data, "to_dict"):
             raise GraphError(wrong_type("data", data, "give a PyG `Data` object, or arrays to `Graph.from_edges`"))
         fields: dict[str, Any] = data.to_dict()
-        for field, hint in (("edge_index", ""), ("x", f"; {WITHOUT_FEATURES}")):
+        sparse = "; `data.adj_t` is not read: leave out `ToSparseTensor`" if fields.get("adj_t") is not None else ""
+        for field, hint in (("edge_index", sparse), ("x", f"; {WITHOUT_FEATURES}")):
             if fields.get(field) is None:
                 raise GraphError(f"`data.{field}` is missing; `Graph.from_data` needs `x` and `edge_index`{hint}")
         y: Any = fields.get("y")
