@@ -42,6 +42,7 @@ def test_sizes_on_products(
     ("changes", "message"),
     [
         ({"num_nodes": 0}, "`num_nodes` must be at least 1, got 0"),
+        ({"num_nodes": "3"}, "`num_nodes` is '3', of type str; give a whole number, such as `graph.num_nodes`"),
         ({"channels": -1}, "`channels` must be at least 1, got -1"),
         ({"tier": "tape"}, "unknown tier `tape`; choose one of: device, host, pinned, disk"),
         ({"tier": "disk"}, "a history on disk needs a `folder` for its files"),

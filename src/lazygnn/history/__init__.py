@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
+from numbers import Integral
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -131,6 +132,8 @@ def _make_store(parts: Parts, codec: Codec, device: torch.device, worker: Execut
 
 def _check(num_nodes: int, channels: int, tier: str, folder: Path | None, name: str) -> None:
     for size, value in {"num_nodes": num_nodes, "channels": channels}.items():
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise ConfigError(wrong_type(size, value, "give a whole number, such as `graph.num_nodes`"))
         if value < 1:
             raise ValueError(f"`{size}` must be at least 1, got {value}")
     if tier not in get_args(Tier):
