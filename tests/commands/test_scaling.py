@@ -15,7 +15,7 @@ from lazygnn.commands.evaluation import evaluate_run
 from lazygnn.commands.scaling import resume_ranks, train_ranks
 from lazygnn.data.synthetic import block_graph
 from lazygnn.distributed.trainer import RankTrainer
-from lazygnn.errors import CheckpointError, ConfigError, DivergenceError
+from lazygnn.errors import CheckpointError, ConfigError, DivergenceError, GraphError
 from lazygnn.run.folder import Run
 from lazygnn.run.log import RunLog
 from lazygnn.task import Task
@@ -104,8 +104,26 @@ def test_a_run_is_resumed_with_more_epochs(graph: Path, tmp_path: Path, caplog: 
     for name, value in load_file(out / "best.safetensors").items():
         assert torch.equal(value, load_file(tmp_path / "other" / "best.safetensors")[name])
     with caplog.at_level(logging.WARNING):
-        assert resume_ranks(out) == found
-    assert "has ended" in caplog.text
+        assert resume_ranks(out) == resume_ranks(out, epochs=5) == found
+    assert caplog.text.count("has ended") == 2
+
+
+@pytest.mark.parametrize(
+    ("lost", "message"), [("parts", "the run's graph `.*` is not in"), ("checkpoints", "has no checkpoint to go on")]
+)
+def test_more_epochs_change_nothing_where_the_run_cannot_go_on(
+    graph: Path, tmp_path: Path, lost: str, message: str
+) -> None:
+    mine, out = Path(shutil.copy(graph, tmp_path / "mine.npz")), tmp_path / "run"
+    train_ranks("mlp", str(mine), {"epochs": 2, "parts_per_step": 2, "schedule": "constant"}, out, quiet=True)
+    shutil.rmtree(out / lost)
+    if lost == "parts":
+        mine.unlink()
+    names = ("config.json", "result.json", "environment.json", "best.safetensors")
+    before = {name: ((out / name).read_bytes(), (out / name).stat().st_mtime_ns) for name in names}
+    with pytest.raises((CheckpointError, GraphError), match=message):
+        resume_ranks(out, epochs=5, quiet=True)
+    assert {name: ((out / name).read_bytes(), (out / name).stat().st_mtime_ns) for name in names} == before
 
 
 def test_ranks_that_were_started_again_go_on(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

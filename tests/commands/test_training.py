@@ -491,11 +491,36 @@ def test_a_run_that_cannot_go_on_is_refused_and_left_unchanged(
     assert contents(tmp_path / "run") == before
 
 
-def test_more_epochs_need_a_checkpoint(dataset: Path, tmp_path: Path, configure: Configure) -> None:
-    commands.train(configure(dataset, "mlp"), tmp_path / "run", quiet=True)
-    shutil.rmtree(tmp_path / "run" / CHECKPOINTS)
-    with pytest.raises(CheckpointError, match=r"has no checkpoint to go on from; start from its weights with `--init-"):
-        commands.resume(tmp_path / "run", epochs=9, quiet=True)
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("graph gone", "the run's graph `.*` is not in"),
+        ("other graph", "has other content than when run"),
+        ("device", "unknown device `tpu`"),
+        ("checkpoint", "has no checkpoint to go on from"),
+        ("corrupt checkpoint", "has no valid checkpoint"),
+    ],
+)
+def test_more_epochs_change_nothing_where_the_run_cannot_go_on(
+    dataset: Path, tmp_path: Path, block_arrays: Arrays, configure: Configure, wrong: str, message: str
+) -> None:
+    run = tmp_path / "run"
+    result = commands.train(configure(dataset, "mlp", schedule="constant"), run, quiet=True)
+    checkpoints = run / CHECKPOINTS
+    if wrong == "graph gone":
+        dataset.rename(tmp_path / "away.npz")
+    elif wrong == "other graph":
+        np.savez(dataset, **block_arrays | {"x": block_arrays["x"] + 1})
+    elif wrong == "checkpoint":
+        shutil.rmtree(checkpoints)
+    elif wrong == "corrupt checkpoint":
+        for path in checkpoints.iterdir():
+            path.write_bytes(b"foreign")
+    before = contents(run)
+    with pytest.raises((CheckpointError, ConfigError, GraphError), match=message):
+        commands.resume(run, epochs=9, device="tpu" if wrong == "device" else None, quiet=True)
+    assert contents(run) == before
+    assert commands.resume(run, quiet=True) == result
 
 
 def test_the_folder_says_what_a_run_was_trained_with(dataset: Path, tmp_path: Path, configure: Configure) -> None:

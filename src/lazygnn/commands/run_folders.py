@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lazygnn.config import Config, check_options
-from lazygnn.errors import ConfigError
+from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.files import discard
 from lazygnn.methods import read_config
 from lazygnn.run.claim import claim_folder
@@ -54,6 +54,13 @@ def extended(config: Config, epochs: int, path: Path) -> Config:
         )
     trainer = check_options(type(options), {**options.model_dump(), "epochs": epochs})
     return config.model_copy(update={"trainer": trainer})
+
+
+def without_checkpoint(path: Path) -> CheckpointError:
+    """Returns the error of a run that is to be trained longer and has no checkpoint."""
+    return CheckpointError(
+        f"run `{path}` has no checkpoint to go on from; start from its weights with `--init-from {path}`"
+    )
 
 
 def left_unchanged(run: Run) -> dict[str, Any]:

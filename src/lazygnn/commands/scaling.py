@@ -17,7 +17,14 @@ from lazygnn.commands.advice import advise
 from lazygnn.commands.conclusion import conclude, keeping_best_weights, record_chosen
 from lazygnn.commands.restoring import with_absolute_paths
 from lazygnn.commands.result import peak_memory_mib
-from lazygnn.commands.run_folders import earlier_folders, extended, left_unchanged, new_folder, remove_leftovers
+from lazygnn.commands.run_folders import (
+    earlier_folders,
+    extended,
+    left_unchanged,
+    new_folder,
+    remove_leftovers,
+    without_checkpoint,
+)
 from lazygnn.commands.sharing import check_values, parts_folder, resolve_for_ranks
 from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
@@ -147,25 +154,24 @@ def resume_ranks(
     with joined(given.device, given.trainer.rank_timeout) as ranks, ExitStack() as stack:
 
         def prepare() -> tuple[str, bool]:
-            config = given
             if given.trainer.parts_per_step is None:
                 raise ConfigError(
                     f"run `{path}` was started by one process; resume it without `torchrun`, or start a new run"
                 )
-            if epochs is None and run.has_ended():
+            if run.has_ended() and epochs in (None, given.trainer.epochs):
                 remove_leftovers(run)
-                return config.record(), True
+                return given.record(), True
             stack.enter_context(locked(path))
-            if epochs is not None and epochs != config.trainer.epochs:
-                config = extended(config, epochs, path)
-                run.change_config(config)
+            config = given if epochs in (None, given.trainer.epochs) else extended(given, epochs, path)
             return config.record(), False
 
         record, ended = ranks.first_alone("resume", prepare)
         if ended:
             return left_unchanged(run) if ranks.is_first else None
+        config = read_config(json.loads(record))
+        is_longer = config.trainer.epochs != given.trainer.epochs
         try:
-            return _train(run, read_config(json.loads(record)), ranks, resuming=True, root=root, quiet=quiet)
+            return _train(run, config, ranks, resuming=True, is_longer=is_longer, root=root, quiet=quiet)
         except _NotStarted as stop:
             raise stop.error from None
 
@@ -217,19 +223,35 @@ def _data(config: Config) -> tuple[str, str | None]:
 
 
 def _train(
-    run: Run, config: Config, ranks: Ranks, *, resuming: bool, root: str | None = None, quiet: bool
+    run: Run,
+    config: Config,
+    ranks: Ranks,
+    *,
+    resuming: bool,
+    is_longer: bool = False,
+    root: str | None = None,
+    quiet: bool,
 ) -> dict[str, Any] | None:
     device = choose_device(config.device)
+    checkpoints = RankCheckpoints(run.path / CHECKPOINTS, ranks)
     try:
         trainer = _make_trainer(run, config, ranks, device, root)
-        checkpoints = RankCheckpoints(run.path / CHECKPOINTS, ranks)
-        if resuming and not checkpoints.restore(trainer) and ranks.is_first:
-            logger.warning("run `%s` has no checkpoint yet and starts over; see `checkpoint_minutes`", run.path)
+        if resuming and not checkpoints.restore(trainer):
+            if is_longer:
+                raise without_checkpoint(run.path)
+            if ranks.is_first:
+                logger.warning("run `%s` has no checkpoint yet and starts over; see `checkpoint_minutes`", run.path)
+        if ranks.is_first:
+            _record(run, config, trainer, device)
     except Exception as error:
         raise _NotStarted(error) from error
-    if resuming and ranks.is_first:
-        run.remove_weights()
-        run.rewind(trainer.epoch)
+    if ranks.is_first:
+        # all that can be refused has been, so that a run that cannot go on stays as it is
+        if is_longer:
+            run.change_config(config)
+        if resuming:
+            run.remove_weights()
+            run.rewind(trainer.epoch)
     return _fit(run, config, trainer, checkpoints, quiet=quiet)
 
 
@@ -251,12 +273,13 @@ def _make_trainer(run: Run, config: Config, ranks: Ranks, device: torch.device, 
 
     record = ranks.first_alone("scale", choose)
     scale = None if record is None else FeatureScale.read(record, str(run.path))
-    trainer = build_trainer(config, shard, ranks, device, run.path / HISTORIES / f"rank-{ranks.rank}", scale)
-    if ranks.is_first:
-        metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
-        record_chosen(run, config, trainer.model, metric, device, replays=False)
-        run.save_environment(describe_environment())
-    return trainer
+    return build_trainer(config, shard, ranks, device, run.path / HISTORIES / f"rank-{ranks.rank}", scale)
+
+
+def _record(run: Run, config: Config, trainer: RankTrainer, device: torch.device) -> None:
+    metric, _ = find_metric(config.trainer.metric, trainer.graph.task)
+    record_chosen(run, config, trainer.model, metric, device, replays=False)
+    run.save_environment(describe_environment())
 
 
 def _fit(

@@ -15,7 +15,13 @@ from lazygnn.commands.advice import advise_longer
 from lazygnn.commands.conclusion import conclude, keeping_best_weights, record_chosen
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
-from lazygnn.commands.run_folders import extended, left_unchanged, new_folder, remove_leftovers
+from lazygnn.commands.run_folders import (
+    extended,
+    left_unchanged,
+    new_folder,
+    remove_leftovers,
+    without_checkpoint,
+)
 from lazygnn.config import Config, TrainerOptions, check_options
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_launched
@@ -29,7 +35,7 @@ from lazygnn.model import Model
 from lazygnn.models import Standardized
 from lazygnn.ops import choose_device
 from lazygnn.partitioning import default_cache
-from lazygnn.run.checkpoint import CheckpointFolder
+from lazygnn.run.checkpoint import Checkpoint, CheckpointFolder
 from lazygnn.run.claim import check_unused
 from lazygnn.run.environment import describe_environment
 from lazygnn.run.folder import CHECKPOINTS, CONFIG, HISTORIES, TENSORBOARD, Run
@@ -137,28 +143,25 @@ def resume(
 
 def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, *, quiet: bool) -> dict[str, Any]:
     started, path = run.config(read_config), run.path
-    config = started
-    if epochs is not None and epochs != config.trainer.epochs:
-        config = extended(config, epochs, path)
-        if CheckpointFolder(path / CHECKPOINTS).load_latest() is None:
-            raise CheckpointError(
-                f"run `{path}` has no checkpoint to go on from; start from its weights with `--init-from {path}`"
-            )
-        run.change_config(config)
-    if run.has_ended():
+    config = started if epochs in (None, started.trainer.epochs) else extended(started, epochs, path)
+    is_longer = config is not started
+    if run.has_ended() and not is_longer:
         return left_unchanged(run)
     checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
+    if checkpoint is None and is_longer:
+        raise without_checkpoint(path)
     graph = reload_graph(config, root)
     chosen = choose_device(device if device is not None else config.device)
     check_inputs(run, graph, chosen)
-    if config is not started:
+    if is_longer:
         advise_longer(started, config, graph)
-    trainer = _make_trainer(run, config, graph, chosen)
-    if checkpoint is not None:
-        trainer.restore(checkpoint.tensors, checkpoint.state)
-    else:
+    trainer = _make_trainer(run, config, graph, chosen, checkpoint)
+    if checkpoint is None:
         logger.warning("run `%s` has no checkpoint yet and starts over; see the option `checkpoint_minutes`", path)
     with _telling_how_to_go_on(run):
+        # all that can be refused has been, so that a run that cannot go on stays as it is
+        if is_longer:
+            run.change_config(config)
         run.remove_weights()
         run.rewind(trainer.epoch)
         return _fit(run, config, trainer, quiet=quiet)
@@ -185,7 +188,9 @@ def _telling_how_to_go_on(run: Run) -> Iterator[None]:
         raise CheckpointError(f"cannot write `{error.filename or run.path}`: {reason(error)}; {remedy}") from error
 
 
-def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) -> Trainer:
+def _make_trainer(
+    run: Run, config: Config, graph: Graph, device: torch.device, checkpoint: Checkpoint | None = None
+) -> Trainer:
     if config.trainer.logger == "tensorboard":
         require_tensorboard()
     torch.manual_seed(config.seed)
@@ -201,8 +206,6 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
         cache=default_cache(),
         feature_scale=scale,
     )
-    if built.feature_scale is not None:
-        run.save_feature_scale(built.feature_scale)
     # without parts, the nodes stay in their order
     found_by = {"partition": "contiguous"} if isinstance(config.model, ClusterOptions) else {}
     if built.parts is not None:
@@ -211,6 +214,10 @@ def _make_trainer(run: Run, config: Config, graph: Graph, device: torch.device) 
     if (weights := run.load_initial()) is not None:
         _load_initial(built.model, weights)
     trainer = Trainer(built.model, built.loader, built.graph, config.trainer, seed=config.seed)
+    if checkpoint is not None:
+        trainer.restore(checkpoint.tensors, checkpoint.state)
+    if built.feature_scale is not None:
+        run.save_feature_scale(built.feature_scale)
     metric, _ = find_metric(config.trainer.metric, built.graph.task)
     record_chosen(run, config, built.model, metric, device, replays=device.type == "cuda", parts=found_by)
     run.save_environment(describe_environment() | ({"partition": built.parts.engine} if built.parts else {}))
