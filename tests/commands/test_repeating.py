@@ -7,6 +7,8 @@ import pytest
 from lazygnn import commands
 from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.graph import Graph
+from lazygnn.methods import resolve
 from lazygnn.run.folder import RESULT, Run
 from lazygnn.run.saving import Interrupted
 from lazygnn.run.seeds import SeedRuns
@@ -79,7 +81,24 @@ def test_seeds_that_cannot_start_leave_no_folder(dataset: Path, tmp_path: Path, 
         commands.train_seeds(configure(dataset, metric="r2"), 2, tmp_path / "runs", quiet=True)
     with pytest.raises(ConfigError, match=r"`seeds` is 0; give the number of seeds, at least 1"):
         commands.train_seeds(configure(dataset), 0, tmp_path / "runs", quiet=True)
+    with pytest.raises(ConfigError, match=r"`num_seeds` is \[0, 1\], of type list; give a whole number"):
+        commands.train_seeds(configure(dataset), [0, 1], tmp_path / "runs", quiet=True)  # type: ignore[arg-type]
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_configuration_made_without_the_graph_is_warned_of_once(
+    dataset: Path, tmp_path: Path, block_graph: Graph, configure: Configure, caplog: pytest.LogCaptureFixture
+) -> None:
+    def times_warned() -> int:
+        return sum("`resolve` was called without the graph" in message for message in caplog.messages)
+
+    commands.train_seeds(configure(dataset, "mlp"), 2, tmp_path / "runs", quiet=True)
+    assert times_warned() == 1
+    fitted = resolve("mlp", dataset, {"epochs": 3}, graph=block_graph, device="cpu")
+    commands.train_seeds(fitted, 2, tmp_path / "fitted", graph=block_graph, quiet=True)
+    (tmp_path / "runs" / "seed-1").rename(tmp_path / "away")
+    commands.resume_seeds(tmp_path / "runs", quiet=True)
+    assert times_warned() == 1
 
 
 def test_a_folder_without_seeds_is_refused(tmp_path: Path) -> None:

@@ -10,10 +10,11 @@ from lazygnn.commands.run_folders import new_folder
 from lazygnn.commands.training import resume, train
 from lazygnn.config import Config
 from lazygnn.data import load_graph
-from lazygnn.errors import CheckpointError, ConfigError
+from lazygnn.errors import CheckpointError, ConfigError, check_number
 from lazygnn.files import discard
 from lazygnn.graph import Graph
 from lazygnn.methods import read_config
+from lazygnn.methods.build import warn_of_unsuited
 from lazygnn.ops import choose_device
 from lazygnn.run.folder import SEEDS
 from lazygnn.run.lock import locked
@@ -46,6 +47,7 @@ def train_seeds(
         The means, and the deviations of the scores.
     """
     out = as_optional_path(out, "out")
+    check_number("num_seeds", num_seeds, whole=True)
     if num_seeds < 1:
         raise ConfigError(f"`seeds` is {num_seeds}; give the number of seeds, at least 1")
     choose_device(config.device)
@@ -53,6 +55,8 @@ def train_seeds(
     config = with_absolute_paths(config)
     path = new_folder(config, "seeds") if out is None else out
     SeedRuns.check_new(path)
+    # the configuration of a seed is read from a file, which does not have what was asked for
+    warn_of_unsuited(config, graph)
     with locked(path):
         seeds = SeedRuns.create(path, config, num_seeds)
         try:

@@ -98,7 +98,7 @@ def build(
     if not isinstance(config, Config):
         raise ConfigError(wrong_type("config", config, "make one with `resolve(method, dataset)`"))
     check_graph(graph)
-    _warn_of_unsuited(config, graph)
+    warn_of_unsuited(config, graph)
     method, options = find_method(config.method), method_options(config)
     histories, partitions = (None if path is None else Path(path) for path in (folder, cache))
     if device is None:
@@ -122,7 +122,8 @@ def build(
     return Built(model, loader, graph, feature_scale, parts, config)
 
 
-def _warn_of_unsuited(config: Config, graph: Graph) -> None:
+def warn_of_unsuited(config: Config, graph: Graph) -> None:
+    """Warns of a configuration that `resolve` made without the graph, where the graph has other defaults."""
     if found := unsuited(config, graph):
         named = ", ".join(f"`{name}={value}`" for name, value in sorted(found.items()))
         logger.warning(
