@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 from lazygnn import commands
+from lazygnn.commands.embedding import write_embeddings
+from lazygnn.commands.evaluation import evaluate_by_metrics
+from lazygnn.commands.exporting import export_run
+from lazygnn.commands.loading import load_run
+from lazygnn.commands.prediction import write_predictions
 from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.data.folder import save_folder
-from lazygnn.errors import GraphError
+from lazygnn.errors import CheckpointError, ConfigError, GraphError
 from lazygnn.graph import Graph
 from lazygnn.methods import read_config
 from lazygnn.run.folder import Run
@@ -119,6 +124,48 @@ def test_a_folder_of_the_same_name_nearby_is_not_taken_for_the_graph_of_a_run(
     save_folder(path_graph, tmp_path / "nearby" / "block")
     monkeypatch.chdir(tmp_path / "nearby")
     check_every_use(tmp_path / "run")
+
+
+def test_a_run_without_a_file_of_its_graph_takes_the_graph_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_graph: Graph, path_graph: Graph, configure: Configure
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config, run = configure("label", schedule="constant"), tmp_path / "run"
+    trained = commands.train(config, run, graph=block_graph, quiet=True)
+    place: dict[str, Any] = {"device": "cpu", "trained_on": block_graph}
+    assert scores(commands.evaluate_run(run, **place)) == scores(trained)
+    assert evaluate_by_metrics(run, ["macro-f1"], **place)[0]["metric"] == "macro-f1"
+    assert commands.predict_run(run, **place)[2].adj is block_graph.adj
+    assert write_predictions(run, "table.csv", **place) == len(load_run(run, **place).predict()["node"]) == 60
+    assert write_embeddings(run, "rows.npy", **place)[0] == 60
+    assert export_run(run, "exported", trained_on=block_graph)["num_outputs"] == 3
+    assert commands.fine_tune(run, out="tuned", **place, quiet=True)["epochs"] == 3
+    assert commands.resume(run, epochs=5, **place, quiet=True)["epochs"] == 5
+    # another graph beside it is a file, as ever
+    block_graph.save("other.npz")
+    assert commands.evaluate_run(run, **place, graph_file="other.npz")["graph"] == "other.npz"
+    for use in (commands.evaluate_run, commands.predict_run, load_run):
+        with pytest.raises(CheckpointError, match="has other content than when run"):
+            use(run, device="cpu", trained_on=path_graph)
+    (run / "result.json").unlink()
+    with pytest.raises(CheckpointError, match="has other content than when run"):
+        commands.resume(run, trained_on=path_graph)
+    with pytest.raises(GraphError, match=r"`trained_on` is 'other\.npz', of type str; give the graph itself that the"):
+        commands.evaluate_run(run, trained_on="other.npz")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="`dataset` is another graph, so that `trained_on` has no effect; omit one"):
+        commands.fine_tune(run, dataset="other.npz", trained_on=block_graph)
+
+
+def test_seeds_without_a_file_of_their_graph_take_the_graph_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block_graph: Graph, configure: Configure
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    trained = commands.train_seeds(configure("label", "mlp"), 2, "runs", graph=block_graph, quiet=True)
+    # the first seed stopped at its end, the second one before its start
+    (tmp_path / "runs" / "seed-0" / "result.json").unlink()
+    (tmp_path / "runs" / "seed-1").rename(tmp_path / "away")
+    again = commands.resume_seeds("runs", trained_on=block_graph, quiet=True)
+    assert scores(again) == scores(trained)
 
 
 def test_one_way_edges_are_told_of_in_training_and_not_again(

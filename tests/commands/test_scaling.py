@@ -266,6 +266,15 @@ def test_a_run_of_one_process_is_refused(graph: Path, tmp_path: Path) -> None:
         resume_ranks(tmp_path / "run")
 
 
+def test_ranks_read_their_graph_from_files(graph: Path, tmp_path: Path) -> None:
+    from lazygnn.commands import resume
+    from lazygnn.data import load_graph
+
+    train_ranks("mlp", str(graph), {"epochs": 1, "parts_per_step": 2}, tmp_path / "run", quiet=True)
+    with pytest.raises(ConfigError, match="is of several ranks, which read their graph from files; omit `trained_on`"):
+        resume(tmp_path / "run", trained_on=load_graph(graph))
+
+
 @pytest.mark.parametrize("values", [{"wire": "int8"}, {"exchange_every": 2}, {"parts_per_step": 2}])
 def test_options_of_ranks_are_refused_by_one_process(graph: Path, tmp_path: Path, values: dict[str, object]) -> None:
     from lazygnn.commands import train

@@ -54,9 +54,8 @@ def test_the_same_seed_gives_the_same_scores(dataset: Path, tmp_path: Path, conf
 def test_a_given_graph_is_not_loaded(tmp_path: Path, block_graph: Graph, configure: Configure) -> None:
     result = commands.train(configure("no-such-data-set"), tmp_path / "run", graph=block_graph, quiet=True)
     assert result["dataset"] == "no-such-data-set"
-    with pytest.raises(
-        GraphError, match=r"the run's graph `no-such-data-set` is not in `.*`; give the folder that has"
-    ):
+    message = r"run's graph `no-such-data-set` is not in `.*`; give the folder that has .* graph itself as `trained_on`"
+    with pytest.raises(GraphError, match=message):
         commands.evaluate_run(tmp_path / "run", device="cpu", root=str(tmp_path))
 
 

@@ -9,6 +9,7 @@ from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.data import load_graph
 from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced
+from lazygnn.graph import Graph
 from lazygnn.run.predictions import check_format, node_names, write_table
 
 
@@ -19,6 +20,7 @@ def write_embeddings(
     *,
     device: str = "auto",
     root: str | None = None,
+    trained_on: Graph | None = None,
     verify: bool = True,
 ) -> tuple[int, int]:
     """Writes the embeddings of a run and returns their number and width.
@@ -26,14 +28,15 @@ def write_embeddings(
     Args:
         path: The run folder.
         out: The file. A table (.csv, .parquet) has a column `node` and a column for each channel; .npy is an array.
-        graph_file: Another graph with the same features.
+        graph_file: Another graph with the same features, to embed in place of that of the run.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        trained_on: The graph that the run was trained on, if it is loaded already; by default it is found by its name.
         verify: Whether files of the run, or its graph, that have changed since they were written are refused.
     """
     path, out, graph_file = as_path(path, "path"), as_path(out, "out"), as_optional_path(graph_file, "graph_file")
     check_format(out, others=(".npy",))
-    run = load_run(path, device=device, root=root, verify=verify)
+    run = load_run(path, device=device, root=root, trained_on=trained_on, verify=verify)
     graph = run.graph if graph_file is None else load_graph(graph_file, root)
     values = run.embed(None if graph_file is None else graph).cpu().float().numpy()
     if out.suffix != ".npy":

@@ -27,6 +27,7 @@ def evaluate_run(
     metric: str | None = None,
     device: str = "auto",
     root: str | None = None,
+    trained_on: Graph | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
     graph_file: Path | str | None = None,
     verify: bool = True,
@@ -38,8 +39,9 @@ def evaluate_run(
         metric: Another metric than that of the run.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        trained_on: The graph that the run was trained on, if it is loaded already; by default it is found by its name.
         correct_and_smooth: Changes the predictions before they are scored.
-        graph_file: Another graph with the same features and classes.
+        graph_file: Another graph with the same features and classes, to evaluate in place of that of the run.
         verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
@@ -52,6 +54,7 @@ def evaluate_run(
         [] if metric is None else [metric],
         device=device,
         root=root,
+        trained_on=trained_on,
         correct_and_smooth=correct_and_smooth,
         graph_file=graph_file,
         verify=verify,
@@ -65,6 +68,7 @@ def evaluate_by_metrics(
     *,
     device: str = "auto",
     root: str | None = None,
+    trained_on: Graph | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
     graph_file: Path | str | None = None,
     report: bool = False,
@@ -77,8 +81,9 @@ def evaluate_by_metrics(
         metrics: Names of metrics; none means that of the run.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        trained_on: The graph that the run was trained on, if it is loaded already; by default it is found by its name.
         correct_and_smooth: Changes the predictions before they are scored.
-        graph_file: Another graph with the same features and classes.
+        graph_file: Another graph with the same features and classes, to evaluate in place of that of the run.
         report: Whether to write `report.json` into the run folder: classes, calibration, and where the run errs.
         verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
@@ -88,13 +93,13 @@ def evaluate_by_metrics(
     path, graph_file = as_path(path, "path"), as_optional_path(graph_file, "graph_file")
     if report and graph_file is not None:
         raise ConfigError("`--report` is about the graph of the run; omit `--report` or `--graph`")
-    opened = open_run(path, device, root, verify=verify, own=graph_file is None)
+    opened = open_run(path, device, root, trained_on=trained_on, verify=verify, own=graph_file is None)
     run, config, chosen, graph = opened.run, opened.config, opened.device, opened.graph
     elsewhere = {}
     if graph_file is not None:
-        other, trained_on = load_graph(graph_file, root), graph
-        check_labels(other, trained_on)
-        graph, elsewhere = fitting(other, trained_on), {"graph": str(graph_file)}
+        other = load_graph(graph_file, root)
+        check_labels(other, opened.graph)
+        graph, elsewhere = fitting(other, opened.graph), {"graph": str(graph_file)}
     if correct_and_smooth is not None:
         correct_and_smooth.check(graph)
     names = [find_metric(name, graph.task)[0] for name in metrics or [config.trainer.metric]]
@@ -102,7 +107,7 @@ def evaluate_by_metrics(
     model, graph = opened.restore(graph)
     labeled, counts = {}, {}
     if graph_file is not None:
-        check_read_labels(model, other, trained_on)
+        check_read_labels(model, other, opened.graph)
         scored = _scored(graph, known=model.reads_labels or correct_and_smooth is not None)
         labeled, counts = {"labeled": scored}, {"labeled_nodes": int(scored.sum())}
     logits, trained, changed = infer(model, graph), run.result(), {}

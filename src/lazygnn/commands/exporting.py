@@ -13,6 +13,7 @@ from lazygnn.commands.loading import LoadedRun, load_run
 from lazygnn.commands.paths import as_path
 from lazygnn.errors import ConfigError, reason
 from lazygnn.files import replaced_folder
+from lazygnn.graph import Graph
 from lazygnn.methods import method_options
 from lazygnn.model import THRESHOLD, Model
 from lazygnn.models import GCN, SAGE, Convolution, Decoupled, LazyBlock, LazyStack, Mixture, Standardized
@@ -23,13 +24,21 @@ WEIGHTS, DESCRIPTION, CODE = "weights.safetensors", "model.json", "model.py"
 EXPORTED = ("mlp", "appnp", "appnp-gas", "lazygnn", "lazygnn-paper", "lazygnn-deep", "gcn", "gcn-gas", "graphsage")
 
 
-def export_run(path: Path | str, out: Path | str, *, root: str | None = None, verify: bool = True) -> dict[str, Any]:
+def export_run(
+    path: Path | str,
+    out: Path | str,
+    *,
+    root: str | None = None,
+    trained_on: Graph | None = None,
+    verify: bool = True,
+) -> dict[str, Any]:
     """Writes the best weights of a run, with a file of plain PyTorch that predicts with them.
 
     Args:
         path: The run folder.
         out: A new folder for `weights.safetensors`, `model.json` and `model.py`.
         root: Another folder of data files.
+        trained_on: The graph that the run was trained on, if it is loaded already; by default it is found by its name.
         verify: Whether files of the run, or its graph, that have changed since they were written are refused.
 
     Returns:
@@ -38,7 +47,7 @@ def export_run(path: Path | str, out: Path | str, *, root: str | None = None, ve
     path, out = as_path(path, "path"), as_path(out, "out")
     if out.exists():
         raise ConfigError(f"`{out}` exists; choose another `--out` or remove it")
-    run = load_run(path, device="cpu", root=root, verify=verify)
+    run = load_run(path, device="cpu", root=root, trained_on=trained_on, verify=verify)
     if run.config.method not in EXPORTED:
         raise ConfigError(f"`{run.config.method}` cannot be exported; methods that can: {', '.join(EXPORTED)}")
     description = describe_model(run)

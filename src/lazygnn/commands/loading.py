@@ -71,13 +71,22 @@ class LoadedRun:
         return place_graph(self.config, graph, self.device, self.feature_scale)
 
 
-def load_run(path: Path | str, *, device: str = "auto", root: str | None = None, verify: bool = True) -> LoadedRun:
+def load_run(
+    path: Path | str,
+    *,
+    device: str = "auto",
+    root: str | None = None,
+    trained_on: Graph | None = None,
+    verify: bool = True,
+) -> LoadedRun:
     """Loads a run that `lazygnn train` wrote.
 
     Args:
         path: The run folder.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        trained_on: The graph that the run was trained on, if it is loaded already;
+            by default it is found by its name. `LoadedRun.predict` takes another one.
         verify: Whether files of the run, or a graph, that have changed since they were written are refused.
 
     Examples:
@@ -93,7 +102,7 @@ def load_run(path: Path | str, *, device: str = "auto", root: str | None = None,
         (300, 2)
     """
     path, instead = as_path(path, "path"), "pass another graph to `predict`"
-    opened = open_run(path, device, root, verify=verify, instead=instead)
+    opened = open_run(path, device, root, trained_on=trained_on, verify=verify, instead=instead)
     model, _ = opened.restore(opened.graph)
     return LoadedRun(path, opened.config, model, opened.graph, opened.device, opened.run.feature_scale())
 

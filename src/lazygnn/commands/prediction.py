@@ -29,6 +29,7 @@ def predict_run(
     drop_unknown: bool = False,
     device: str = "auto",
     root: str | None = None,
+    trained_on: Graph | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
     known: bool = False,
     verify: bool = True,
@@ -37,12 +38,13 @@ def predict_run(
 
     Args:
         path: The run folder.
-        graph_file: A new graph with the same features.
+        graph_file: A new graph with the same features, to predict in place of that of the run.
         nodes: A table of new nodes, which are added to the run's own graph; outputs are for these alone.
         edges: A table of their edges, among each other and with the nodes of the graph.
         drop_unknown: Drops edges of unknown nodes.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        trained_on: The graph that the run was trained on, if it is loaded already; by default it is found by its name.
         correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
         known: Whether labels of a new graph are used, so that they must mean the same as those of the run.
         verify: Whether files of the run, or its graph, that have changed since they were written are refused.
@@ -58,7 +60,7 @@ def predict_run(
         raise ConfigError("`--drop-unknown` has no effect without `--edges`; omit it")
     if nodes is not None and graph_file is not None:
         raise ConfigError("`--nodes` adds to the graph of the run, so that `--graph` has no effect; omit one of them")
-    opened = open_run(path, device, root, verify=verify, own=graph_file is None)
+    opened = open_run(path, device, root, trained_on=trained_on, verify=verify, own=graph_file is None)
     trained_on = opened.graph
     given = trained_on if graph_file is None else load_graph(graph_file, root)
     new = given
@@ -91,6 +93,7 @@ def write_predictions(
     drop_unknown: bool = False,
     device: str = "auto",
     root: str | None = None,
+    trained_on: Graph | None = None,
     correct_and_smooth: CorrectAndSmooth | None = None,
     calibrated: bool = False,
     probabilities: bool = False,
@@ -103,12 +106,13 @@ def write_predictions(
     Args:
         path: The run folder.
         out: The file; its suffix is the format.
-        graph_file: A new graph.
+        graph_file: A new graph, to predict in place of that of the run.
         nodes: A table of new nodes.
         edges: A table of their edges.
         drop_unknown: Drops edges of unknown nodes.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        trained_on: The graph that the run was trained on, if it is loaded already; by default it is found by its name.
         correct_and_smooth: Changes the predictions; the graph then needs labels of training nodes.
         calibrated: Whether probabilities are at the temperature of the run's report; predictions do not change.
         probabilities: Whether to add a column for the probability of each class.
@@ -127,6 +131,7 @@ def write_predictions(
         drop_unknown=drop_unknown,
         device=device,
         root=root,
+        trained_on=trained_on,
         correct_and_smooth=correct_and_smooth,
         known=known or unlabeled,
         verify=verify,

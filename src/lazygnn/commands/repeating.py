@@ -39,7 +39,7 @@ def train_seeds(
         config: From `resolve`; its seed is the first.
         num_seeds: The number of seeds.
         out: The folder of the run folders; default: `runs/<dataset>-<method>-seeds`, with a number if that exists.
-        graph: The graph, if it is loaded already.
+        graph: The graph, if it is loaded already; see `train`.
         quiet: Shows no progress.
         tell: Called with the result of every seed.
 
@@ -60,7 +60,7 @@ def train_seeds(
     with locked(path):
         seeds = SeedRuns.create(path, config, num_seeds)
         try:
-            return _train_rest(seeds, lambda: graph, device=None, root=None, quiet=quiet, tell=tell)
+            return _train_rest(seeds, graph, device=None, root=None, quiet=quiet, tell=tell)
         except BaseException:
             # nothing has been trained yet, and the folder would be refused by a second attempt
             if seeds.started(config.seed) is None:
@@ -73,6 +73,7 @@ def resume_seeds(
     *,
     device: str | None = None,
     root: str | None = None,
+    trained_on: Graph | None = None,
     quiet: bool = False,
     verify: bool = True,
     tell: Tell = lambda _: None,
@@ -83,6 +84,7 @@ def resume_seeds(
         path: The folder of the run folders.
         device: Another device than the runs were started on.
         root: Another folder of data files.
+        trained_on: The graph that the runs were trained on, if it is loaded already; by default it is found by name.
         quiet: Shows no progress.
         verify: Whether files of the runs, or a graph, that have changed since they were written are refused.
         tell: Called with the result of every seed.
@@ -91,14 +93,13 @@ def resume_seeds(
     if not SeedRuns.is_at(path):
         raise CheckpointError(f"`{path}` has no `{SEEDS}`; give a folder that `train --seeds` wrote")
     seeds = SeedRuns(path, verify=verify)
-    config = seeds.config(seeds.seeds()[0], read_config)
     with locked(path):
-        return _train_rest(seeds, lambda: reload_graph(config, root), device=device, root=root, quiet=quiet, tell=tell)
+        return _train_rest(seeds, trained_on, device=device, root=root, quiet=quiet, tell=tell)
 
 
 def _train_rest(
     seeds: SeedRuns,
-    load: Callable[[], Graph],
+    trained_on: Graph | None,
     *,
     device: str | None,
     root: str | None,
@@ -112,11 +113,13 @@ def _train_rest(
             if run is None:
                 config = seeds.config(seed, read_config)
                 config = config if device is None else config.model_copy(update={"device": device})
-                result = train(config, seeds.run_path(seed), graph=load(), quiet=quiet)
+                graph = reload_graph(config, root, trained_on)
+                result = train(config, seeds.run_path(seed), graph=graph, quiet=quiet)
             elif run.has_ended():
                 result = run.result()
             else:
-                result = resume(run.path, device=device, root=root, quiet=quiet, verify=seeds.verify)
+                place: dict[str, Any] = {"device": device, "root": root, "trained_on": trained_on}
+                result = resume(run.path, **place, quiet=quiet, verify=seeds.verify)
         except Interrupted as stop:
             raise Interrupted(stop.signum, seeds.path) from None
         results.append(result)

@@ -10,7 +10,7 @@ from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.data.datasets import EMBEDDED, data_root
 from lazygnn.data.folder_header import HEADER
-from lazygnn.errors import CheckpointError, GraphError
+from lazygnn.errors import CheckpointError, GraphError, wrong_type
 from lazygnn.graph import Graph, without_warnings
 from lazygnn.methods import Place, build_model, place_graph, read_config
 from lazygnn.model import Model
@@ -27,8 +27,18 @@ def with_absolute_paths(config: Config) -> Config:
     return config.model_copy(update={"root": str(data_root(config.root).absolute())})
 
 
-def reload_graph(config: Config, root: str | None) -> Graph:
-    """Loads the graph of a run from its original path, or from `root`, which may have a file of the same name."""
+def reload_graph(config: Config, root: str | None, trained_on: Graph | None = None) -> Graph:
+    """Loads the graph of a run from its original path, or from `root`, which may have a file of the same name.
+
+    Args:
+        config: The configuration of the run.
+        root: Another folder of data files.
+        trained_on: The graph itself, if it is loaded already; it is not loaded again.
+    """
+    if trained_on is not None:
+        if not isinstance(trained_on, Graph):
+            raise GraphError(wrong_type("trained_on", trained_on, "give the graph itself that the run was trained on"))
+        return trained_on
     path = Path(config.dataset)
     if path.is_absolute() or path.suffix == ".npz":
         candidates = [path] if root is None else [Path(root) / path.name, path]
@@ -40,7 +50,7 @@ def reload_graph(config: Config, root: str | None) -> Graph:
     if found is None and config.dataset != EMBEDDED:
         raise GraphError(
             f"the run's graph `{config.dataset}` is not in `{folder}`; "
-            "give the folder that has a file of that name with `--root`"
+            "give the folder that has a file of that name with `--root`, or in Python the graph itself as `trained_on`"
         )
     # the embedded graph and the raw files of public data sets are loaded by name
     return load_graph(found if found is not None and _is_graph(found) else config.dataset, folder)
@@ -70,7 +80,14 @@ class OpenedRun:
 
 
 def open_run(
-    path: Path, device: str, root: str | None, *, verify: bool, own: bool = True, instead: str = ANOTHER
+    path: Path,
+    device: str,
+    root: str | None,
+    *,
+    trained_on: Graph | None = None,
+    verify: bool,
+    own: bool = True,
+    instead: str = ANOTHER,
 ) -> OpenedRun:
     """Opens a run for inference; refuses a graph with other content than that of training.
 
@@ -78,6 +95,7 @@ def open_run(
         path: The run folder.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
+        trained_on: The graph of training, if it is loaded already.
         verify: Whether files of the run, or its graph, that have changed since they were written are refused.
         own: Whether it is the graph to predict on; beside another one, its content may have changed.
         instead: How to use another graph on purpose.
@@ -85,7 +103,7 @@ def open_run(
     run = Run.open(path, verify=verify)
     config, weights, chosen = run.config(read_config), run.load_weights(), choose_device(device)
     with without_warnings():
-        graph = reload_graph(config, root)
+        graph = reload_graph(config, root, trained_on)
     if own:
         check_same_graph(run, graph, instead)
     return OpenedRun(run, config, weights, graph, chosen)

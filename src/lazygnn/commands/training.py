@@ -67,7 +67,8 @@ def train(
     Args:
         config: From `resolve`.
         out: The run folder; default: `runs/<dataset>-<method>-<seed>`, with a number if that exists.
-        graph: The graph, if it is loaded already.
+        graph: The graph, if it is loaded already. If no file has it under the name in `config`, whatever uses the run
+            later needs it again, as `trained_on`.
         init_from: A run folder; training starts from its best weights instead of drawn ones.
         quiet: Shows no progress.
         curves: Whether to draw the training curves, which takes most of the time of a very short run.
@@ -109,6 +110,7 @@ def resume(
     epochs: int | None = None,
     device: str | None = None,
     root: str | None = None,
+    trained_on: Graph | None = None,
     quiet: bool = False,
     verify: bool = True,
 ) -> dict[str, Any]:
@@ -122,6 +124,7 @@ def resume(
         epochs: More epochs than the run was given, for a constant learning rate.
         device: Another device than the run was started on.
         root: Another folder of data files.
+        trained_on: The graph that the run was trained on, if it is loaded already; by default it is found by its name.
         quiet: Shows no progress.
         verify: Whether files of the run, or a graph, that have changed since they were written are refused.
 
@@ -133,15 +136,19 @@ def resume(
     if is_launched() or run.config(read_config).trainer.parts_per_step is not None:
         from lazygnn.commands.scaling import resume_ranks
 
+        if trained_on is not None:
+            raise ConfigError(f"run `{path}` is of several ranks, which read their graph from files; omit `trained_on`")
         return resume_ranks(path, epochs=epochs, device=device, root=root, quiet=quiet, verify=verify) or {}
     if epochs is None and run.has_ended():
         remove_leftovers(run)
         return left_unchanged(run)
     with locked(path):
-        return _resume(run, epochs, device, root, quiet=quiet)
+        return _resume(run, epochs, device, root, trained_on, quiet=quiet)
 
 
-def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, *, quiet: bool) -> dict[str, Any]:
+def _resume(
+    run: Run, epochs: int | None, device: str | None, root: str | None, trained_on: Graph | None, *, quiet: bool
+) -> dict[str, Any]:
     started, path = run.config(read_config), run.path
     config = started if epochs in (None, started.trainer.epochs) else extended(started, epochs, path)
     is_longer = config is not started
@@ -150,7 +157,7 @@ def _resume(run: Run, epochs: int | None, device: str | None, root: str | None, 
     checkpoint = CheckpointFolder(path / CHECKPOINTS).load_latest()
     if checkpoint is None and is_longer:
         raise without_checkpoint(path)
-    graph = reload_graph(config, root)
+    graph = reload_graph(config, root, trained_on)
     chosen = choose_device(device if device is not None else config.device)
     check_inputs(run, graph, chosen)
     if is_longer:
