@@ -112,7 +112,7 @@ def test_what_the_rule_means_for_a_training_is_told_once(
     done = lazygnn("train", "lazygnn-deep", "mine.npz", *small, "--set", "epochs=2", "--seeds", 2)
     assert done.status == 0
     sentence = "the rule shows training labels to the model as input (`label_input=0.5`); `--set label_input=0` trains"
-    assert done.err.splitlines()[0].startswith(sentence)
+    assert done.err.splitlines()[0].startswith(f"lazygnn-deep  {sentence}")
     assert done.err.count(sentence) == 1
     (warning,) = [line for line in caplog.messages if "the rule takes" in line]
     assert warning.startswith("`epochs` is 2, but the rule takes 590 for this graph; ")

@@ -172,7 +172,7 @@ def test_nearly_constant_predictions_are_a_warning(
     assert caplog.text.count("predictions are nearly constant: class `") == 1
     caplog.clear()
     # derived, so that no warning tells of other defaults for the graph
-    healthy = derive(configure(dataset, epochs=40, lr=0.05), {})
+    healthy = derive(configure(dataset, epochs=80, lr=0.05), {})
     commands.train(healthy, tmp_path / "healthy", quiet=True)
     assert not [record for record in caplog.records if "rising" not in record.message]
 

@@ -8,7 +8,6 @@ import typer
 from lazygnn import commands
 from lazygnn.cli.app import print_result, say
 from lazygnn.cli.arguments import RootOption
-from lazygnn.commands.advice import advise
 from lazygnn.config import parse_assignments, read_options
 from lazygnn.data import load_graph
 from lazygnn.data.datasets import verifies
@@ -91,7 +90,6 @@ def train(
     resolve(method, dataset, values, **place)
     graph = load_graph(dataset, root)
     resolved = resolve(method, dataset, values, graph=graph, **place)
-    advise(resolved, values, graph, note)
     if seeds is None:
         found = commands.train(resolved, out, graph=graph, quiet=quiet)
     else:

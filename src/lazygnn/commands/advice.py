@@ -19,12 +19,11 @@ _FEW = 0.25
 _NAMED = 5
 
 
-def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callable[[str], None]) -> None:
+def advise(config: Config, graph: Graph, tell: Callable[[str], None]) -> None:
     """Warns of missing nodes and edges and of too few epochs; tells that the rule shows labels.
 
     Args:
-        config: From `resolve`.
-        values: Options that the user sets.
+        config: From `resolve`. No warning is about a value that the recipe or the rule has set.
         graph: The graph to train on; if there is a recipe for it, nothing is told about the rule.
         tell: Called with the sentence about labels.
     """
@@ -37,24 +36,22 @@ def advise(config: Config, values: Mapping[str, Any], graph: Graph, tell: Callab
         logger.warning(
             f"`{graph.name}` has no edges, so that no node sees another, whatever the method; check where they are lost"
         )
-    _warn_of_warmup(config, values)
+    usual = recipe(config.method, config.dataset, graph=graph, values=_values(config))
+    _warn_of_warmup(config, usual)
     if graph.task.kind == "single-label":
         _warn_of_classes(graph)
     elif graph.task.kind == "multi-label":
         _warn_of_labels(graph)
     if not follows_rule(config.method, config.dataset, graph):
         return
-    # ranks have parts that the user need not set, and the rule takes fewer epochs with several batches
-    parts = {"num_parts": getattr(config.model, "num_parts", 1), "parts_per_step": config.trainer.parts_per_step}
-    chosen = recipe(config.method, config.dataset, graph=graph, values={**values, **parts})
-    if 0 < config.trainer.epochs < _FEW * chosen["epochs"]:
+    if 0 < config.trainer.epochs < _FEW * usual["epochs"] and _may_be_set(config, "epochs"):
         logger.warning(
-            f"`epochs` is {config.trainer.epochs}, but the rule takes {chosen['epochs']} for this graph; after so few, "
+            f"`epochs` is {config.trainer.epochs}, but the rule takes {usual['epochs']} for this graph; after so few, "
             "the model may have learned little: omit `epochs` for final results"
         )
-    if chosen.get("label_input", 0) > 0 and "label_input" not in values:
+    if usual.get("label_input", 0) > 0 and _values(config)["label_input"] == usual["label_input"]:
         tell(
-            f"the rule shows training labels to the model as input (`label_input={chosen['label_input']}`); "
+            f"the rule shows training labels to the model as input (`label_input={usual['label_input']}`); "
             "`--set label_input=0` trains without them"
         )
 
@@ -70,8 +67,7 @@ def advise_longer(before: Config, after: Config, graph: Graph) -> None:
     if not follows_rule(after.method, after.dataset, graph):
         return
     earlier, later = (
-        recipe(config.method, config.dataset, graph=graph, values=dict(config.trainer) | dict(config.model))
-        for config in (before, after)
+        recipe(config.method, config.dataset, graph=graph, values=_values(config)) for config in (before, after)
     )
     started = dict(before.trainer)
     # another value than that of the rule is the user's own
@@ -86,10 +82,19 @@ def _assigned(values: Mapping[str, Any], names: list[str]) -> str:
     return " and ".join(f"`{name}={values[name]}`" for name in names)
 
 
-def _warn_of_warmup(config: Config, values: Mapping[str, Any]) -> None:
-    """Warns of a rise of the learning rate that the user sets and that the epochs do not complete."""
+def _values(config: Config) -> dict[str, Any]:
+    return dict(config.trainer) | dict(config.model)
+
+
+def _may_be_set(config: Config, name: str) -> bool:
+    """Returns whether the user may have set an option; without the graph, `resolve` notes which ones are set."""
+    return config.asked is None or name in config.asked.values
+
+
+def _warn_of_warmup(config: Config, usual: Mapping[str, Any]) -> None:
+    """Warns of a rise of the learning rate that the epochs do not complete, unless it is that of the recipe."""
     rise, epochs = config.trainer.warmup_epochs, config.trainer.epochs
-    if "warmup_epochs" in values and rise >= epochs > 0:
+    if rise != usual.get("warmup_epochs") and rise >= epochs > 0:
         logger.warning(
             f"`warmup_epochs` is {rise}, but `epochs` is {epochs}, so that the learning rate never reaches `lr`; "
             "choose fewer `warmup_epochs`, or more `epochs`"

@@ -7,7 +7,7 @@ from typing import Any
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.run_folders import new_folder
-from lazygnn.commands.training import resume, train
+from lazygnn.commands.training import advise_user, resume, start
 from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, check_number
@@ -57,6 +57,7 @@ def train_seeds(
     SeedRuns.check_new(path)
     # the configuration of a seed is read from a file, which does not have what was asked for
     warn_of_unsuited(config, graph)
+    advise_user(config, graph, quiet=quiet)
     with locked(path):
         seeds = SeedRuns.create(path, config, num_seeds)
         try:
@@ -114,7 +115,7 @@ def _train_rest(
                 config = seeds.config(seed, read_config)
                 config = config if device is None else config.model_copy(update={"device": device})
                 graph = reload_graph(config, root, trained_on)
-                result = train(config, seeds.run_path(seed), graph=graph, quiet=quiet)
+                result = start(config, seeds.run_path(seed), graph=graph, quiet=quiet)
             elif run.has_ended():
                 result = run.result()
             else:

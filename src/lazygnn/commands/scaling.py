@@ -102,7 +102,7 @@ def train_ranks(
             config = with_absolute_paths(resolve_for_ranks(method, dataset, values, graph, ranks.size, **place))
             path = new_folder(config, str(config.seed)) if out is None else out
             check_unused(path)
-            advise(config, values, graph, tell)
+            advise(config, graph, tell)
             found = describe_graph(graph)
             stack.enter_context(locked(path))
             run = Run.create(path, config)

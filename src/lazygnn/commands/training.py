@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lazygnn.commands.advice import advise_longer
+from lazygnn.commands.advice import advise, advise_longer
 from lazygnn.commands.conclusion import conclude, keeping_best_weights, record_chosen
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
@@ -77,6 +77,24 @@ def train(
     Returns:
         The result: scores, epochs, time and memory.
     """
+    # with trained weights, few epochs are enough
+    advises = init_from is None
+    place: dict[str, Any] = {"graph": graph, "init_from": init_from}
+    return start(config, out, **place, quiet=quiet, curves=curves, verify=verify, advises=advises)
+
+
+def start(
+    config: Config,
+    out: Path | str | None = None,
+    *,
+    graph: Graph | None = None,
+    init_from: Path | str | None = None,
+    quiet: bool = False,
+    curves: bool = True,
+    verify: bool = True,
+    advises: bool = False,
+) -> dict[str, Any]:
+    """Trains as `train` does; with several seeds, what the graph means for all of them is told once, and not here."""
     out, init_from = as_optional_path(out, "out"), as_optional_path(init_from, "init_from")
     _check_for_one(config)
     device = choose_device(config.device)
@@ -90,6 +108,8 @@ def train(
         config = _scaling_alike(config, earlier, scale)
     path = new_folder(config, str(config.seed)) if out is None else out
     check_unused(path)
+    if advises:
+        advise_user(config, graph, quiet=quiet)
     with locked(path):
         # another process may have come first, so this checks again
         run = Run.create(path, config, weights, scale)
@@ -102,6 +122,12 @@ def train(
             raise
         with _telling_how_to_go_on(run):
             return _fit(run, config, trainer, quiet=quiet, curves=curves)
+
+
+def advise_user(config: Config, graph: Graph, *, quiet: bool) -> None:
+    """Tells what the splits of a graph and the rule mean for its training; see `advise`."""
+    options = config.trainer
+    advise(config, graph, EpochProgress(config.method, options.epochs, metric=options.metric, quiet=quiet).note)
 
 
 def resume(
