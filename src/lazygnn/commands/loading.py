@@ -85,8 +85,8 @@ def load_run(
         path: The run folder.
         device: `auto`, `cpu` or `cuda`.
         root: Another folder of data files.
-        trained_on: The graph that the run was trained on, if it is loaded already;
-            by default it is found by its name. `LoadedRun.predict` takes another one.
+        trained_on: The graph that the run was trained on, if it is loaded already; by default it is found by its name.
+            `LoadedRun.predict` takes another one.
         verify: Whether files of the run, or a graph, that have changed since they were written are refused.
 
     Examples:
