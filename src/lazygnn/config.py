@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, PrivateAttr, SerializeAsAny, ValidationError
 from pydantic.fields import FieldInfo
@@ -43,6 +43,14 @@ class Options(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    def __init__(self, /, **values: Any) -> None:
+        """Refuses unknown names and wrong values by a `ConfigError`."""
+        _check_numbers(type(self), values)
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise _explained(type(self), error) from None
+
     def ignored(self) -> dict[str, str]:
         """Returns a message for every option without effect, by name: the reason and the remedy."""
         return {}
@@ -62,9 +70,6 @@ class Options(BaseModel):
         return {
             name: round(value, _SHOWN_DECIMALS) if isinstance(value, float) else value for name, value in chosen.items()
         }
-
-
-T = TypeVar("T", bound=Options)
 
 
 class TrainerOptions(Options):
@@ -268,7 +273,7 @@ def split_options(values: Mapping[str, Any], groups: Mapping[str, type[Options]]
         accepts_none_by_name = "none" in get_args(groups[owner[name]].model_fields[name].annotation)
         means_none = isinstance(value, str) and value == "none" and not accepts_none_by_name
         assigned[owner[name]][name] = None if means_none else value
-    return {group: check_options(model, assigned[group]) for group, model in groups.items()}
+    return {group: model(**assigned[group]) for group, model in groups.items()}
 
 
 def rename(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -276,8 +281,8 @@ def rename(values: Mapping[str, Any]) -> dict[str, Any]:
     return {RENAMED.get(name, name): value for name, value in values.items()}
 
 
-def check_options(model: type[T], values: Mapping[str, Any]) -> T:
-    """Builds a group of options; a refused value raises a `ConfigError`."""
+def _check_numbers(model: type[Options], values: Mapping[str, Any]) -> None:
+    """Refuses numbers that pydantic would take for others."""
     for name, value in values.items():
         if isinstance(value, int) and abs(value) > _MAX_INTEGER:
             raise ConfigError(f"option `{name}` has {value.bit_length()} bits; give an integer of at most 63")
@@ -285,16 +290,16 @@ def check_options(model: type[T], values: Mapping[str, Any]) -> T:
         # it would count as 0 or 1
         if isinstance(value, bool) and field is not None and not mentions(field.annotation, bool):
             raise ConfigError(f"option `{name}` is {_shown(value)}: give {allowed(field)}")
-    try:
-        return model(**values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = _name(first["loc"])
-        # an option of several types has a message for each of them
-        messages = [_message(part["type"], part["msg"]) for part in error.errors() if _name(part["loc"]) == name]
-        raise ConfigError(
-            f"option `{name or model.__name__}` is {_shown(first['input'])}: {', or '.join(messages)}"
-        ) from None
+
+
+def _explained(model: type[Options], error: ValidationError) -> ConfigError:
+    first = error.errors()[0]
+    name = _name(first["loc"])
+    if first["type"] == "extra_forbidden":
+        return ConfigError(f"unknown option `{name}`; {nearest(name, model.model_fields)}")
+    # an option of several types has a message for each of them
+    messages = [_message(part["type"], part["msg"]) for part in error.errors() if _name(part["loc"]) == name]
+    return ConfigError(f"option `{name or model.__name__}` is {_shown(first['input'])}: {', or '.join(messages)}")
 
 
 def _message(kind: str, text: str) -> str:

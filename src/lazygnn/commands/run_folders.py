@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from lazygnn.config import Config, check_options
+from lazygnn.config import Config
 from lazygnn.errors import CheckpointError, ConfigError
 from lazygnn.files import discard
 from lazygnn.methods import read_config
@@ -52,7 +52,7 @@ def extended(config: Config, epochs: int, path: Path) -> Config:
             f"run `{path}` was evaluated at its end, after {options.epochs} epochs, where a longer run with "
             f"`eval_every={options.eval_every}` is not, so it cannot go on; {instead}"
         )
-    trainer = check_options(type(options), {**options.model_dump(), "epochs": epochs})
+    trainer = type(options)(**{**options.model_dump(), "epochs": epochs})
     return config.model_copy(update={"trainer": trainer})
 
 

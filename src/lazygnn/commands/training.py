@@ -22,7 +22,7 @@ from lazygnn.commands.run_folders import (
     remove_leftovers,
     without_checkpoint,
 )
-from lazygnn.config import Config, TrainerOptions, check_options
+from lazygnn.config import Config, TrainerOptions
 from lazygnn.data import load_graph
 from lazygnn.distributed import is_launched
 from lazygnn.errors import CheckpointError, ConfigError, reason
@@ -269,7 +269,7 @@ def _scaling_alike(config: Config, earlier: Run, scale: FeatureScale | None) -> 
 
 
 def _with_scaling(config: Config, choice: str) -> Config:
-    trainer = check_options(type(config.trainer), {**config.trainer.model_dump(), "standardize_features": choice})
+    trainer = type(config.trainer)(**{**config.trainer.model_dump(), "standardize_features": choice})
     return config.model_copy(update={"trainer": trainer})
 
 

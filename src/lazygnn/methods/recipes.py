@@ -13,7 +13,6 @@ from lazygnn.config import (
     Config,
     Options,
     TrainerOptions,
-    check_options,
     nearest,
     read_toml,
     rename,
@@ -152,7 +151,7 @@ def resolve(
     chosen = published_values(dataset, graph) | chosen | dict(values)
     groups = split_options(chosen, {"trainer": TrainerOptions, "model": options})
     _check_effect(groups, values)
-    config = check_options(Config, {"method": method, "dataset": dataset, **groups, **run})
+    config = Config(method=method, dataset=dataset, **groups, **run)
     return config if graph is not None else config.without_graph(Asked(source, dict(values)))
 
 
@@ -197,7 +196,7 @@ def derive(config: Config, values: Mapping[str, Any], *, method: str | None = No
     merged = {name: "none" if value is None else value for name, value in kept.items() if name in known}
     typed = split_options(merged | dict(values), groups)
     _check_effect(typed, values)
-    return check_options(Config, {**dict(config), "method": method, **typed, **run})
+    return Config(**{**dict(config), "method": method, **typed, **run})
 
 
 def read_config(record: Mapping[str, Any]) -> Config:
@@ -206,11 +205,11 @@ def read_config(record: Mapping[str, Any]) -> Config:
     if "method" in record:
         groups["model"] = find_method(record["method"]).options
     typed = {
-        group: check_options(options, rename(record[group]))
+        group: options(**rename(record[group]))
         for group, options in groups.items()
         if isinstance(record.get(group), Mapping)
     }
-    return check_options(Config, {**record, **typed})
+    return Config(**{**record, **typed})
 
 
 def _check_effect(groups: Mapping[str, Options], values: Mapping[str, Any]) -> None:
