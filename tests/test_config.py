@@ -1,5 +1,4 @@
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -185,9 +184,10 @@ def test_options_are_frozen_and_closed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         options.lr = 1.0  # type: ignore[misc]
     # `self` is a name like any other
-    for name, hint in {"color": "known", "epoch": "did you mean `epochs`?", "self": "known"}.items():
-        with pytest.raises(ConfigError, match=rf"unknown option `{name}`; {re.escape(hint)}"):
+    for name in ("color", "self", "epoch"):
+        with pytest.raises(ConfigError, match=f"^unknown option `{name}`; ") as stop:
             TrainerOptions(**{name: 3})
+    assert str(stop.value).endswith("did you mean `epochs`?")
 
 
 def test_an_option_as_an_argument_of_resolve_is_told_where_it_belongs() -> None:
