@@ -69,7 +69,7 @@ def test_an_interruption_names_the_folder_of_all_seeds(
             raise Interrupted(15, out)
         return real(config, out, **rest)
 
-    monkeypatch.setattr("lazygnn.commands.repeating.start", stop_at_the_second)
+    monkeypatch.setattr("lazygnn.commands.repeating.train", stop_at_the_second)
     with pytest.raises(Interrupted, match=r"resume it with `lazygnn train --resume .*/runs`$"):
         commands.train_seeds(configure(dataset, "mlp"), 3, tmp_path / "runs", quiet=True)
     monkeypatch.undo()

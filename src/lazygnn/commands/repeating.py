@@ -7,7 +7,7 @@ from typing import Any
 from lazygnn.commands.paths import as_optional_path, as_path
 from lazygnn.commands.restoring import reload_graph, with_absolute_paths
 from lazygnn.commands.run_folders import new_folder
-from lazygnn.commands.training import advise_user, resume, start
+from lazygnn.commands.training import advise_user, resume, train
 from lazygnn.config import Config
 from lazygnn.data import load_graph
 from lazygnn.errors import CheckpointError, ConfigError, check_number
@@ -115,7 +115,8 @@ def _train_rest(
                 config = seeds.config(seed, read_config)
                 config = config if device is None else config.model_copy(update={"device": device})
                 graph = reload_graph(config, root, trained_on)
-                result = start(config, seeds.run_path(seed), graph=graph, quiet=quiet)
+                # what the graph means for all seeds was told before the first
+                result = train(config, seeds.run_path(seed), graph=graph, quiet=quiet, advises=False)
             elif run.has_ended():
                 result = run.result()
             else:

@@ -61,6 +61,7 @@ def train(
     quiet: bool = False,
     curves: bool = True,
     verify: bool = True,
+    advises: bool = True,
 ) -> dict[str, Any]:
     """Trains a configuration and writes its run folder.
 
@@ -73,28 +74,11 @@ def train(
         quiet: Shows no progress.
         curves: Whether to draw the training curves, which takes most of the time of a very short run.
         verify: Whether files of `init_from` that have changed since they were written are refused.
+        advises: Whether to warn of what the splits of the graph and the rule mean for this training.
 
     Returns:
         The result: scores, epochs, time and memory.
     """
-    # with trained weights, few epochs are enough
-    advises = init_from is None
-    place: dict[str, Any] = {"graph": graph, "init_from": init_from}
-    return start(config, out, **place, quiet=quiet, curves=curves, verify=verify, advises=advises)
-
-
-def start(
-    config: Config,
-    out: Path | str | None = None,
-    *,
-    graph: Graph | None = None,
-    init_from: Path | str | None = None,
-    quiet: bool = False,
-    curves: bool = True,
-    verify: bool = True,
-    advises: bool = False,
-) -> dict[str, Any]:
-    """Trains as `train` does; with several seeds, what the graph means for all of them is told once, and not here."""
     out, init_from = as_optional_path(out, "out"), as_optional_path(init_from, "init_from")
     _check_for_one(config)
     device = choose_device(config.device)
@@ -108,7 +92,8 @@ def start(
         config = _scaling_alike(config, earlier, scale)
     path = new_folder(config, str(config.seed)) if out is None else out
     check_unused(path)
-    if advises:
+    # with trained weights, few epochs are enough
+    if advises and init_from is None:
         advise_user(config, graph, quiet=quiet)
     with locked(path):
         # another process may have come first, so this checks again
